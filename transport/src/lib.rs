@@ -1,1 +1,33 @@
-//! Placeholder.
+//! Credit-based data exchange between the nodes of a dataflow engine, over pluggable secure transports.
+
+mod addr;
+mod clock;
+mod config;
+mod error;
+pub mod exchange;
+mod handler;
+mod identity;
+mod manager;
+pub mod mem;
+mod node;
+pub mod proto;
+pub mod quic;
+mod shutdown;
+mod stream;
+pub mod tcp;
+mod transport;
+
+pub use addr::{BindAddr, ConnectionId, resolve};
+pub use clock::now;
+pub use config::{ConfigError, FRAME_OVERHEAD, Profile, TransportConfig};
+pub use error::{Cause, ConnectError, ConnectionError, ErrorCode, StreamError, sanitize};
+pub use handler::{
+    Peer, PeerStream, StreamHandler, StreamKind, StreamOpener, TransportError, chain,
+};
+pub use identity::{
+    ALPN, Admission, Credentials, InvalidResourceId, MAX_RESOURCE_ID_BYTES, PeerIdentity, Refusal,
+    ResourceId, SERVER_NAME, VerifiedPeer,
+};
+pub use shutdown::Shutdown;
+pub use stream::{BoxFuture, BoxRecvStream, BoxSendStream};
+pub use transport::{Connection, ConnectionStats, Listener, RecvStream, SendStream, Transport};

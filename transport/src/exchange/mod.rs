@@ -1,0 +1,1 @@
+//! Result partitions, input gates and the buffers between them.

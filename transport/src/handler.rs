@@ -1,0 +1,209 @@
+//! How streams find the code that serves them: stream kinds, handlers, and what a handler is given.
+
+use std::{fmt, net::SocketAddr};
+
+use thiserror::Error;
+
+use crate::{
+    addr::ConnectionId,
+    error::{ConnectError, ErrorCode, StreamError},
+    identity::{PeerIdentity, ResourceId},
+    stream::{BoxFuture, BoxRecvStream, BoxSendStream},
+};
+
+/// What a stream is for. Its number is the first byte of the stream.
+///
+/// Numbers below 64 belong to Thalweg; an embedding engine registers its own from 64 to 255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamKind(pub u8);
+
+impl StreamKind {
+    /// The first stream of a connection: both sides introduce themselves.
+    pub const HELLO: Self = Self(1);
+    /// One partition request and its data.
+    pub const PARTITION: Self = Self(2);
+    /// One gateway connection.
+    pub const RPC: Self = Self(3);
+    /// Blob upload or download.
+    pub const BLOB: Self = Self(4);
+    /// State queries.
+    pub const KV_STATE: Self = Self(5);
+    /// First number for kinds of an embedding engine.
+    pub const FIRST_CUSTOM: u8 = 64;
+}
+
+impl fmt::Display for StreamKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::HELLO => f.write_str("hello"),
+            Self::PARTITION => f.write_str("partition"),
+            Self::RPC => f.write_str("rpc"),
+            Self::BLOB => f.write_str("blob"),
+            Self::KV_STATE => f.write_str("kv-state"),
+            Self(other) => write!(f, "kind {other}"),
+        }
+    }
+}
+
+/// The node at the other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name: proved by the certificate with TLS, only claimed without.
+    pub id: ResourceId,
+    /// What mutual TLS proved.
+    pub identity: PeerIdentity,
+    /// The address at the other end of the socket.
+    pub address: SocketAddr,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.identity {
+            PeerIdentity::Verified(peer) => write!(f, "{} at {}", peer.uri, self.address),
+            PeerIdentity::Unverified => write!(f, "{} (unverified) at {}", self.id, self.address),
+        }
+    }
+}
+
+/// A stream with the peer at its other end.
+#[derive(Debug)]
+pub struct PeerStream {
+    /// Who is there.
+    pub peer: Peer,
+    /// To the peer.
+    pub send: BoxSendStream,
+    /// From the peer.
+    pub recv: BoxRecvStream,
+}
+
+/// Serves the streams of one kind. The bytes that name kind and version are already read.
+pub trait StreamHandler: fmt::Debug + Send + Sync + 'static {
+    /// Serves one stream to its end. Runs as a task of its connection on the node's network thread: it must not block,
+    /// and it is dropped when the connection ends or the node shuts down. A panic fails this connection only.
+    fn handle(&self, stream: PeerStream) -> BoxFuture<'static, ()>;
+}
+
+/// Opens streams to other nodes over the shared connections. `Node` implements it.
+pub trait StreamOpener: fmt::Debug + Send + Sync + 'static {
+    /// Dials if there is no connection yet, opens a stream of this kind and writes its first bytes.
+    ///
+    /// May be awaited on any runtime.
+    fn open_stream(
+        &self,
+        connection: ConnectionId,
+        kind: StreamKind,
+    ) -> BoxFuture<'static, Result<PeerStream, TransportError>>;
+}
+
+/// A failure of the connection to a peer, on whose side it lies, and with whom.
+///
+/// The counterpart of Flink's `RemoteTransportException` and `LocalTransportException`.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The peer, or the way to it, failed: it may be lost.
+    #[error("connection to {peer} failed at the remote side, which may be lost: {message}")]
+    Remote {
+        /// The ConnectionId, with address and resource id.
+        peer: String,
+        /// What happened.
+        message: String,
+        /// Whether a new attempt may work.
+        retryable: bool,
+        /// The code heard or concluded.
+        code: ErrorCode,
+    },
+    /// This side failed or gave up.
+    #[error("connection to {peer} failed locally: {message}")]
+    Local {
+        /// The ConnectionId, with address and resource id.
+        peer: String,
+        /// What happened.
+        message: String,
+        /// The code that the peer hears.
+        code: ErrorCode,
+    },
+}
+
+impl TransportError {
+    /// Tells local from remote for a failed dial.
+    #[must_use]
+    pub fn from_connect(peer: &ConnectionId, error: &ConnectError) -> Self {
+        let (peer, message) = (peer.to_string(), chain(error));
+        match error {
+            ConnectError::Cancelled { .. }
+            | ConnectError::PeerRejected { .. }
+            | ConnectError::Address { .. } => Self::Local {
+                peer,
+                message,
+                code: error.code(),
+            },
+            _ => Self::Remote {
+                peer,
+                message,
+                retryable: error.is_retryable(),
+                code: error.code(),
+            },
+        }
+    }
+
+    /// Tells local from remote for a failed stream.
+    #[must_use]
+    pub fn from_stream(peer: impl fmt::Display, error: &StreamError) -> Self {
+        let (peer, message) = (peer.to_string(), chain(error));
+        let local = match error {
+            StreamError::Connection(connection) => connection.is_local(),
+            StreamError::Closed => true,
+            StreamError::Reset { .. }
+            | StreamError::Stopped { .. }
+            | StreamError::WriteTimedOut { .. } => false,
+        };
+        if local {
+            Self::Local {
+                peer,
+                message,
+                code: error.code(),
+            }
+        } else {
+            Self::Remote {
+                peer,
+                message,
+                retryable: error.is_retryable(),
+                code: error.code(),
+            }
+        }
+    }
+
+    /// Whether a new attempt may work.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::Remote {
+                retryable: true,
+                ..
+            }
+        )
+    }
+
+    /// The code that describes the failure.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Remote { code, .. } | Self::Local { code, .. } => *code,
+        }
+    }
+}
+
+/// An error with its sources, joined by `: `.
+#[must_use]
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

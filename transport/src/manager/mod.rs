@@ -1,0 +1,1 @@
+//! One connection per ConnectionId, shared and counted.

@@ -1,0 +1,1 @@
+//! A node: one identity, one port.

@@ -1,0 +1,1 @@
+//! The pure state machines: no clock, socket, task or random number.

@@ -1,0 +1,140 @@
+//! Streams without a type parameter, for everything above the connection manager that is not partition data.
+//!
+//! Calls, blobs and custom stream kinds hold these. They cost a boxed future per operation, which a call can afford;
+//! partition data runs in tasks that are generic over the backend and never pays it.
+
+use std::{fmt, future::Future, pin::Pin};
+
+use bytes::Bytes;
+
+use crate::{
+    error::{ErrorCode, StreamError},
+    transport::{RecvStream, SendStream},
+};
+
+/// A future behind a pointer.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The sending half of a stream of any backend. Contract as [`SendStream`].
+pub struct BoxSendStream(Box<dyn DynSend>);
+
+impl BoxSendStream {
+    /// Erases the backend's type.
+    pub fn new<S: SendStream>(stream: S) -> Self {
+        Self(Box::new(stream))
+    }
+}
+
+impl fmt::Debug for BoxSendStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxSendStream")
+    }
+}
+
+impl SendStream for BoxSendStream {
+    async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), StreamError> {
+        self.0.write(chunks).await
+    }
+
+    fn finish(&mut self) -> Result<(), StreamError> {
+        self.0.finish()
+    }
+
+    fn reset(&mut self, code: ErrorCode) {
+        self.0.reset(code);
+    }
+
+    fn set_priority(&mut self, priority: i32) {
+        self.0.set_priority(priority);
+    }
+
+    async fn stopped(&mut self) -> Result<Option<ErrorCode>, StreamError> {
+        self.0.stopped().await
+    }
+}
+
+/// The receiving half of a stream of any backend. Contract as [`RecvStream`].
+pub struct BoxRecvStream(Box<dyn DynRecv>);
+
+impl BoxRecvStream {
+    /// Erases the backend's type.
+    pub fn new<R: RecvStream>(stream: R) -> Self {
+        Self(Box::new(stream))
+    }
+}
+
+impl fmt::Debug for BoxRecvStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxRecvStream")
+    }
+}
+
+impl RecvStream for BoxRecvStream {
+    async fn read(&mut self, max: usize) -> Result<Option<Bytes>, StreamError> {
+        self.0.read(max).await
+    }
+
+    async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, StreamError> {
+        self.0.read_chunks(chunks).await
+    }
+
+    fn stop(&mut self, code: ErrorCode) {
+        self.0.stop(code);
+    }
+}
+
+trait DynSend: Send {
+    fn write<'a>(&'a mut self, chunks: &'a mut [Bytes]) -> BoxFuture<'a, Result<(), StreamError>>;
+    fn finish(&mut self) -> Result<(), StreamError>;
+    fn reset(&mut self, code: ErrorCode);
+    fn set_priority(&mut self, priority: i32);
+    fn stopped(&mut self) -> BoxFuture<'_, Result<Option<ErrorCode>, StreamError>>;
+}
+
+impl<S: SendStream> DynSend for S {
+    fn write<'a>(&'a mut self, chunks: &'a mut [Bytes]) -> BoxFuture<'a, Result<(), StreamError>> {
+        Box::pin(SendStream::write(self, chunks))
+    }
+
+    fn finish(&mut self) -> Result<(), StreamError> {
+        SendStream::finish(self)
+    }
+
+    fn reset(&mut self, code: ErrorCode) {
+        SendStream::reset(self, code);
+    }
+
+    fn set_priority(&mut self, priority: i32) {
+        SendStream::set_priority(self, priority);
+    }
+
+    fn stopped(&mut self) -> BoxFuture<'_, Result<Option<ErrorCode>, StreamError>> {
+        Box::pin(SendStream::stopped(self))
+    }
+}
+
+trait DynRecv: Send {
+    fn read(&mut self, max: usize) -> BoxFuture<'_, Result<Option<Bytes>, StreamError>>;
+    fn read_chunks<'a>(
+        &'a mut self,
+        chunks: &'a mut [Bytes],
+    ) -> BoxFuture<'a, Result<Option<usize>, StreamError>>;
+    fn stop(&mut self, code: ErrorCode);
+}
+
+impl<R: RecvStream> DynRecv for R {
+    fn read(&mut self, max: usize) -> BoxFuture<'_, Result<Option<Bytes>, StreamError>> {
+        Box::pin(RecvStream::read(self, max))
+    }
+
+    fn read_chunks<'a>(
+        &'a mut self,
+        chunks: &'a mut [Bytes],
+    ) -> BoxFuture<'a, Result<Option<usize>, StreamError>> {
+        Box::pin(RecvStream::read_chunks(self, chunks))
+    }
+
+    fn stop(&mut self, code: ErrorCode) {
+        RecvStream::stop(self, code);
+    }
+}

@@ -1,0 +1,1 @@
+//! TCP with rustls, many streams on one connection.
