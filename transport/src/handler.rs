@@ -83,18 +83,6 @@ pub trait StreamHandler: fmt::Debug + Send + Sync + 'static {
     fn handle(&self, stream: PeerStream) -> BoxFuture<'static, ()>;
 }
 
-/// Opens streams to other nodes over the shared connections. `Node` implements it.
-pub trait StreamOpener: fmt::Debug + Send + Sync + 'static {
-    /// Dials if there is no connection yet, opens a stream of this kind and writes its first bytes.
-    ///
-    /// May be awaited on any runtime.
-    fn open_stream(
-        &self,
-        connection: ConnectionId,
-        kind: StreamKind,
-    ) -> BoxFuture<'static, Result<PeerStream, TransportError>>;
-}
-
 /// A failure of the connection to a peer, on whose side it lies, and with whom.
 ///
 /// The counterpart of Flink's `RemoteTransportException` and `LocalTransportException`.

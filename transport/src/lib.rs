@@ -3,11 +3,12 @@
 mod addr;
 mod clock;
 mod config;
+mod connections;
 mod error;
 pub mod exchange;
 mod handler;
 mod identity;
-mod manager;
+mod link;
 pub mod mem;
 mod node;
 pub mod proto;
@@ -20,10 +21,9 @@ mod transport;
 pub use addr::{BindAddr, ConnectionId, resolve};
 pub use clock::now;
 pub use config::{ConfigError, FRAME_OVERHEAD, Profile, TransportConfig};
+pub use connections::{ConnectionSnapshot, Connections, Lease, LeasedConnection};
 pub use error::{Cause, ConnectError, ConnectionError, ErrorCode, StreamError, sanitize};
-pub use handler::{
-    Peer, PeerStream, StreamHandler, StreamKind, StreamOpener, TransportError, chain,
-};
+pub use handler::{Peer, PeerStream, StreamHandler, StreamKind, TransportError, chain};
 pub use identity::{
     ALPN, Admission, Credentials, InvalidResourceId, MAX_RESOURCE_ID_BYTES, PeerIdentity, Refusal,
     ResourceId, SERVER_NAME, VerifiedPeer,
