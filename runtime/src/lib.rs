@@ -1,1 +1,8 @@
-//! Placeholder.
+//! RPC endpoints, registration, heartbeats, slots and the cluster life cycle of a dataflow engine.
+
+pub mod config;
+pub mod heartbeat;
+pub mod ids;
+pub mod registration;
+pub mod rpc;
+pub mod slots;

@@ -1,0 +1,1 @@
+//! Registration of one endpoint at another, with retries.
