@@ -135,7 +135,7 @@ async fn read_hello<R: RecvStream>(recv: &mut R) -> Result<Hello, IntroduceError
         let chunk = recv.read(room).await?.ok_or_else(ended_early)?;
         bytes.extend_from_slice(&chunk);
     };
-    // The end is awaited, too: whether bytes after it are noticed must not depend on when they come.
+    // The end is awaited, too: a half that is dropped before its end is stopped, and the peer's `finish` would fail.
     if used < bytes.len() || recv.read(1).await?.is_some() {
         let reason = "bytes after the hello".to_owned();
         return Err(rejected(ErrorCode::PROTOCOL, reason));
