@@ -94,9 +94,10 @@ impl Link {
             budget: service.outgoing_budget(&key),
             max_frame: opened.max_frame,
         });
-        service
-            .tasks()
-            .spawn_on(run(Arc::clone(&shared), opened), connections.runtime());
+        service.tasks().spawn_on(
+            run(EndOnDrop(Arc::clone(&shared)), opened),
+            connections.runtime(),
+        );
         Ok((Self { shared }, address))
     }
 
@@ -233,6 +234,21 @@ impl Shared {
     }
 }
 
+/// Fails the calls also when the task is dropped with its runtime, even before it began.
+struct EndOnDrop(Arc<Shared>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if lock(&self.0.calls).ended.is_none() {
+            self.0.end(&RpcError::Connection {
+                address: self.0.address.to_string(),
+                message: "this node's network has shut down".to_owned(),
+                retryable: false,
+            });
+        }
+    }
+}
+
 /// Gives a call up when its future is dropped before the answer.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
@@ -315,7 +331,8 @@ async fn shake_hands(
 }
 
 /// Reads and writes the stream to its end, then fails every call that still waits.
-async fn run(shared: Arc<Shared>, opened: Opened) {
+async fn run(guard: EndOnDrop, opened: Opened) {
+    let shared = Arc::clone(&guard.0);
     let Opened {
         lease,
         stream,
