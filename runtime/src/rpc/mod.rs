@@ -4,6 +4,7 @@ mod address;
 mod answer;
 mod budget;
 mod builder;
+mod call;
 mod config;
 mod context;
 mod core;
@@ -11,6 +12,7 @@ mod endpoint;
 mod error;
 mod gateway;
 mod handle;
+mod handshake;
 mod lifecycle;
 mod link;
 mod mailbox;
@@ -23,6 +25,7 @@ mod runner;
 mod serve;
 mod served;
 mod service;
+mod service_builder;
 mod stats;
 mod sync;
 mod termination;
@@ -42,7 +45,8 @@ pub use gateway::{Gateway, Method, ServedBy};
 pub use handle::EndpointHandle;
 pub use main_thread::{MainThread, Scheduled};
 pub use registry::SpawnError;
-pub use service::{RpcService, RpcServiceBuilder};
+pub use service::RpcService;
+pub use service_builder::RpcServiceBuilder;
 pub use stats::RpcStats;
 pub use termination::TerminationError;
 pub use thalweg_macros::gateway;
@@ -51,7 +55,8 @@ pub use thalweg_macros::gateway;
 #[doc(hidden)]
 pub mod __private {
     pub use super::{
-        gateway::{CallSink, GatewayCall, GatewayRef, Undecoded, decode_ask, decode_tell},
+        call::{CallSink, GatewayCall, Undecoded, decode_ask, decode_tell},
+        gateway::GatewayRef,
         mailbox::{NoSlot, Slot},
         responder::{BoxReply, ReplyPort, Responder},
     };

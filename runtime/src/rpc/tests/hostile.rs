@@ -79,7 +79,8 @@ impl Raw {
     async fn reset_code(&mut self) -> ErrorCode {
         match self.frame().await {
             Err(StreamError::Reset { code }) => code,
-            other => panic!("{other:?}"),
+            Err(other) => panic!("{other}"),
+            Ok(frame) => panic!("{:?}", frame.head),
         }
     }
 }
@@ -262,14 +263,45 @@ async fn a_peer_that_never_reads_its_answers_is_cut_off() {
     .await;
     let mut raw = Raw::greeted(&attacker, &service, 1 << 20).await;
     let body = postcard::to_stdvec(&(90_000u32, false)).unwrap();
-    for call in 0..20 {
+    for call in 0..5000 {
         raw.send(request(call, "bytes"), &body).await;
-        settle().await;
+        if call % 100 == 0 {
+            settle().await;
+        }
     }
     // What was buffered on the way is lost with the reset.
     assert_eq!(raw.reset_code().await, ErrorCode::LIMIT_EXCEEDED);
     assert_eq!(service.incoming_budget("attacker").calls(), 0);
     assert_eq!(endpoint.gateway::<CounterClient>().add(1).await, Ok(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_slowly_loses_answers_but_not_its_stream() {
+    let (attacker, service, _endpoint) = target(RpcConfig {
+        max_frame_size: 100_000,
+        max_pending_bytes: 300_000,
+        ..RpcConfig::default()
+    })
+    .await;
+    let mut raw = Raw::greeted(&attacker, &service, 1 << 20).await;
+    let body = postcard::to_stdvec(&(90_000u32, false)).unwrap();
+    for call in 0..20 {
+        raw.send(request(call, "bytes"), &body).await;
+        settle().await;
+    }
+    let mut refused = 0;
+    for _ in 0..20 {
+        let frame = raw.frame().await.unwrap();
+        if let Head::Error { .. } = frame.head {
+            let error: RpcError = postcard::from_bytes(&frame.body).unwrap();
+            assert!(matches!(error, RpcError::Overloaded { .. }), "{error}");
+            refused += 1;
+        }
+    }
+    assert!((10..20).contains(&refused), "{refused}");
+    raw.send(request(99, "add"), &[1]).await;
+    let frame = raw.frame().await.unwrap();
+    assert_eq!(frame.head, Head::Answer { call: 99 });
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,6 +84,39 @@ async fn a_panic_of_an_answer_future_fails_only_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_endpoint_serves_several_gateways() {
+    #[gateway(callers = ["client"])]
+    trait AdminGateway {
+        async fn value(&self) -> u64;
+    }
+    impl AdminGateway for Counter {
+        fn value(&mut self, _cx: &mut Context<Self>) -> Answer<u64> {
+            Answer::ok(self.value)
+        }
+    }
+    let service = service();
+    let twice = service
+        .endpoint("twice", Counter::default())
+        .serve::<AdminClient>()
+        .serve::<AdminClient>()
+        .spawn();
+    assert!(matches!(twice, Err(SpawnError::DuplicateGateway { .. })));
+    let endpoint = service
+        .endpoint("counter", Counter::default())
+        .serve::<CounterClient>()
+        .serve::<AdminClient>()
+        .spawn()
+        .unwrap();
+    endpoint.start();
+    let counter: CounterClient = service.connect(endpoint.address(), None).await.unwrap();
+    let admin: AdminClient = service.connect(endpoint.address(), None).await.unwrap();
+    counter.add(4).await.unwrap();
+    assert_eq!(admin.value().await, Ok(4));
+    let invalid = service.endpoint("no name", Counter::default()).spawn();
+    assert!(matches!(invalid, Err(SpawnError::InvalidName { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn closing_a_service_ends_all_endpoints_and_reports_the_first_failure() {
     let service = service();
     let good = counter(&service, "a");
