@@ -3,6 +3,7 @@
 pub mod config;
 pub mod heartbeat;
 pub mod ids;
+pub mod job;
 pub mod registration;
 pub mod rpc;
 pub mod slots;
