@@ -118,7 +118,6 @@ impl ServerCertVerifier for ServerVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        require(end_entity, ExtendedKeyPurpose::ServerAuth)?;
         match self.inner.verify_server_cert(
             end_entity,
             intermediates,
@@ -130,9 +129,11 @@ impl ServerCertVerifier for ServerVerifier {
             Ok(_)
             | Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            Err(error) => Err(error),
+            )) => {}
+            Err(error) => return Err(error),
         }
+        require(end_entity, ExtendedKeyPurpose::ServerAuth)?;
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -173,9 +174,11 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        let verified = self
+            .inner
+            .verify_client_cert(end_entity, intermediates, now)?;
         require(end_entity, ExtendedKeyPurpose::ClientAuth)?;
-        self.inner
-            .verify_client_cert(end_entity, intermediates, now)
+        Ok(verified)
     }
 
     fn verify_tls12_signature(
@@ -204,6 +207,8 @@ impl ClientCertVerifier for ClientVerifier {
 }
 
 /// Refuses a certificate that does not say that it is for `required`. Saying nothing is not enough.
+///
+/// Called when the chain has been verified, so that what is decoded here was signed by the cluster's CA.
 fn require(end_entity: &CertificateDer<'_>, required: ExtendedKeyPurpose) -> Result<(), Error> {
     let (server, client) =
         extended_usages(end_entity).map_err(|_| CertificateError::BadEncoding)?;
