@@ -175,7 +175,26 @@ const MAX_RESOURCE_CHARS: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn what_parses_prints_as_it_was_written(
+            uri in prop_oneof![any::<String>(), "spiffe://[a-z.A/-]{0,9}/(client|jobmanager|x)/[A-Za-z0-9._/ -]{0,9}"],
+        ) {
+            if let Ok(identity) = uri.parse::<Identity>() {
+                prop_assert_eq!(identity.to_string(), uri);
+            }
+        }
+
+        #[test]
+        fn every_allowed_id_is_taken(cluster in "[a-z0-9._-]{1,253}", id in "[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}") {
+            let identity = Identity::new(cluster, Role::TaskManager, id).unwrap();
+            prop_assert_eq!(identity.to_string().parse::<Identity>().unwrap(), identity);
+        }
+    }
 
     #[test]
     fn uri_form_survives_the_round_trip() {

@@ -251,3 +251,84 @@ fn hex(bytes: &[u8]) -> String {
     let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, KeyPair, SanType};
+
+    use super::*;
+
+    fn certificate(names: &[&str]) -> CertificateDer<'static> {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = names
+            .iter()
+            .map(|uri| SanType::URI((*uri).try_into().unwrap()))
+            .collect();
+        params
+            .self_signed(&KeyPair::generate().unwrap())
+            .unwrap()
+            .into()
+    }
+
+    #[test]
+    fn exactly_one_identity_is_required() {
+        let one = "spiffe://demo/client/c";
+        assert_eq!(
+            identity_of(&certificate(&[one, "https://example.com"]))
+                .unwrap()
+                .to_string(),
+            one
+        );
+        for (names, count) in [
+            (&[][..], 0),
+            (&["https://example.com"], 0),
+            (&[one, one], 2),
+            (&[one, "spiffe://demo/client/d", "spiffe://x"], 3),
+        ] {
+            let error = identity_of(&certificate(names)).unwrap_err();
+            assert!(
+                matches!(error, CertError::NoIdentity { found, .. } if found == count),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_malformed_identity_is_an_error_and_not_in_the_info() {
+        let certificate = certificate(&["spiffe://demo/worker/w"]);
+        assert!(matches!(
+            identity_of(&certificate),
+            Err(CertError::InvalidIdentity { what: "role", .. })
+        ));
+        assert!(
+            CertificateInfo::from_der(&certificate)
+                .unwrap()
+                .identity
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn bytes_after_the_certificate_are_refused() {
+        let mut der = certificate(&["spiffe://demo/client/c"]).to_vec();
+        der.push(0);
+        assert!(matches!(
+            CertificateInfo::from_der(&der),
+            Err(CertError::Parse { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_certificates_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+            let mut der = certificate(&["spiffe://demo/client/c"]).to_vec();
+            for (place, byte) in changes {
+                let place = place.index(der.len());
+                der[place] = byte;
+            }
+            // Either outcome is right: a change may hit the signature or the key alone.
+            let _ = CertificateInfo::from_der(&der);
+        }
+    }
+}

@@ -7,7 +7,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `authority` | [`CertificateAuthority`] issues a [`NodeCertificate`] for an [`IssueRequest`] |
+//! | `authority` | [`CertificateAuthority`] |
+//! | `node_certificate` | [`NodeCertificate`], which an authority issues for an [`IssueRequest`] |
 //! | `credentials` | [`NodeCredentials`]: a checked certificate, key and CA, and the TLS configurations made from them |
 //! | `info` | [`CertificateInfo`], [`identity_of`]: what a certificate says |
 //! | `identity`, `names` | [`Identity`], [`Role`], [`SubjectAltName`] |
@@ -47,16 +48,17 @@ mod error;
 mod identity;
 mod info;
 mod names;
+mod node_certificate;
 mod pem;
 mod store;
 mod verify;
 
 pub use authority::{
-    CA_CERTIFICATE_FILE, CA_KEY_FILE, CertificateAuthority, DEFAULT_CA_DAYS, DEFAULT_NODE_DAYS,
-    IssueRequest, MAX_DAYS, NodeCertificate,
+    CA_CERTIFICATE_FILE, CA_KEY_FILE, CertificateAuthority, DEFAULT_CA_DAYS, MAX_DAYS,
 };
 pub use credentials::{CERTIFICATE_FILE, CredentialFiles, KEY_FILE, NodeCredentials};
 pub use error::{CertError, Origin, Warning};
 pub use identity::{Identity, Role};
 pub use info::{CertificateInfo, identity_of};
 pub use names::SubjectAltName;
+pub use node_certificate::{DEFAULT_NODE_DAYS, IssueRequest, NodeCertificate};

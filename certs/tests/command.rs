@@ -1,5 +1,10 @@
 //! Runs the `certs` command as an operator does.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,6 @@
 use super::*;
-use crate::identity::Role;
+use crate::credentials::{CERTIFICATE_FILE, KEY_FILE};
+use crate::identity::{Identity, Role};
 
 const NOW: i64 = 1_800_000_000;
 

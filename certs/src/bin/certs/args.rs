@@ -41,7 +41,7 @@ pub(crate) struct InitArgs {
 
 /// Issue the certificate of a node: PATH/cert.pem, PATH/key.pem and PATH/ca.pem
 ///
-/// It carries the identity spiffe://<cluster-id>/<role>/<id>, by which the other nodes know this one, and is good for
+/// It carries the identity spiffe://CLUSTER/ROLE/ID, by which the other nodes know this one, and is good for
 /// dialling and for being dialled. It never outlives the authority. Existing files are never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ISSUE_EXAMPLES)]
@@ -65,7 +65,7 @@ pub(crate) struct IssueArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_NODE_DAYS)]
     pub(crate) days: u32,
 
-    /// Folder for the files; made if it does not exist [default: DIR/<id>]
+    /// Folder for the files; made if it does not exist [default: DIR/ID]
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
 }
