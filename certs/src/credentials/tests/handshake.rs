@@ -2,6 +2,7 @@
 
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{ServerName, UnixTime};
+use rustls::server::ServerSessionMemoryCache;
 use rustls::{
     AlertDescription, CipherSuite, ClientConnection, HandshakeKind, ProtocolVersion,
     ServerConnection,
@@ -93,17 +94,36 @@ fn nodes_of_one_ca_connect_and_know_each_other() {
 }
 
 #[test]
-fn the_session_is_never_resumed() {
+fn a_session_is_never_resumed_even_if_the_peer_would() {
     let ca = ca();
-    let (client, server) = (
-        node(&ca, Role::Client, "c").client_config(ALPN),
-        node(&ca, Role::JobManager, "jm").server_config(ALPN),
+    let client = node(&ca, Role::Client, "c").client_config(ALPN);
+    let server = node(&ca, Role::JobManager, "jm").server_config(ALPN);
+    let mut willing_client = (*client).clone();
+    willing_client.resumption = Resumption::default();
+    let mut willing_server = (*server).clone();
+    willing_server.session_storage = ServerSessionMemoryCache::new(8);
+    willing_server.send_tls13_tickets = 2;
+    let (willing_client, willing_server) = (Arc::new(willing_client), Arc::new(willing_server));
+
+    let kinds = |client: &Arc<ClientConfig>, server: &Arc<ServerConfig>| {
+        [(); 2].map(|()| {
+            handshake(Arc::clone(client), Arc::clone(server))
+                .client
+                .0
+                .handshake_kind()
+                .unwrap()
+        })
+    };
+    let full = HandshakeKind::Full;
+    assert_eq!(
+        kinds(&willing_client, &willing_server),
+        [full, HandshakeKind::Resumed],
+        "else this shows nothing"
     );
-    for _ in 0..2 {
-        let ends = handshake(Arc::clone(&client), Arc::clone(&server));
-        assert_eq!(ends.client.0.handshake_kind(), Some(HandshakeKind::Full));
-        assert_eq!(ends.client.0.tls13_tickets_received(), 0);
-    }
+    assert_eq!(kinds(&client, &willing_server), [full, full]);
+    assert_eq!(kinds(&willing_client, &server), [full, full]);
+    let ends = handshake(willing_client, server);
+    assert_eq!(ends.client.0.tls13_tickets_received(), 0);
 }
 
 #[test]
