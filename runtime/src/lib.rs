@@ -6,4 +6,7 @@ pub mod ids;
 pub mod job;
 pub mod registration;
 pub mod rpc;
+mod security;
 pub mod slots;
+
+pub use security::NodeSecurity;
