@@ -30,4 +30,5 @@ pub use identity::{
 };
 pub use shutdown::Shutdown;
 pub use stream::{BoxFuture, BoxRecvStream, BoxSendStream};
+pub use tcp::{TcpConnection, TcpListener, TcpRecvStream, TcpSendStream, TcpTransport};
 pub use transport::{Connection, ConnectionStats, Listener, RecvStream, SendStream, Transport};

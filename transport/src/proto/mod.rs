@@ -1,1 +1,3 @@
 //! The pure state machines: no clock, socket, task or random number.
+
+pub mod mux;
