@@ -2,4 +2,5 @@
 
 pub mod backoff;
 pub mod hello;
+pub mod mux;
 pub mod registry;
