@@ -171,7 +171,7 @@ async fn bytes_after_the_header_reach_the_handler_however_they_are_cut() {
     let lease = a.acquire(to(&b)).await.unwrap();
     let exchange = async {
         let mut stream = lease.open(ECHO).await.unwrap();
-        let (mut send, mut recv) = (stream.send, &mut stream.recv);
+        let (mut send, recv) = (stream.send, &mut stream.recv);
         let write = async {
             let mut chunks = [Bytes::from_static(b"one "), Bytes::from_static(b"two")];
             send.write(&mut chunks).await.unwrap();
