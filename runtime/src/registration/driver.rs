@@ -48,7 +48,8 @@ pub enum Outcome<G, S, R, E> {
 ///
 /// `target` names the peer in the log. `call` gets the gateway and the time-out of the attempt; a call that takes
 /// longer is dropped, so it must be cancel-safe and the registration idempotent at the target. `random` gives numbers
-/// from 0 to 1 that spread the delays. `connect` keeps its own time-out: a dial has a budget of its own. A target that never answers is asked for ever: put a time-out around.
+/// from 0 to 1 that spread the delays. `connect` keeps its own time-out: a dial has a budget of its own.
+/// A target that never answers is asked for ever: put a time-out around.
 ///
 /// # Cancel safety
 /// Cancel-safe: dropping it is the cancellation. The attempt in flight is dropped with it, and no answer is reported.
