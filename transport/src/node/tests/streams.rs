@@ -6,9 +6,9 @@ use crate::{ConnectionError, ErrorCode, StreamError};
 const ECHO: StreamKind = StreamKind(64);
 
 async fn pair(fabric: &Mem) -> (Node, Node) {
-    let (a, b) = (start(fabric, "a").await, start(fabric, "b").await);
-    b.register(ECHO, Arc::new(Echo));
-    (a, b)
+    let b = builder("b", TransportConfig::default()).handler(ECHO, Arc::new(Echo));
+    let b = b.start(fabric.transport("b")).await.unwrap();
+    (start(fabric, "a").await, b)
 }
 
 async fn an_unknown_kind_fails_only_its_stream<F: Fabric>(fabric: F) {
