@@ -40,7 +40,11 @@ pub(super) async fn dial(
                 .connect(name, tcp)
                 .await
                 .map_err(|error| io_error(address, &error))?;
-            let verified = verify(tls.get_ref().1, &**credentials, Admission::Dialled(expected));
+            let verified = verify(
+                tls.get_ref().1,
+                &**credentials,
+                Admission::Dialled(expected),
+            );
             let peer = match verified {
                 Ok(peer) => peer,
                 Err(refusal) => return Err(reject(&mut tls, address, refusal).await),

@@ -19,9 +19,7 @@ use super::{
     handshake,
     transport::{Setup, prepare},
 };
-use crate::{
-    addr::BindAddr, clock::now, error::ConnectError, transport::Listener,
-};
+use crate::{addr::BindAddr, clock::now, error::ConnectError, transport::Listener};
 
 /// The node's listening port.
 ///
@@ -113,12 +111,20 @@ impl TcpListener {
                 &setup.tasks,
             ))
         });
+        // Short ones behind a long one would pile up.
+        if self.ages.len() >= 2 * self.setup.config.max_handshakes as usize {
+            self.ages.retain(|(_, task)| !task.is_finished());
+        }
         self.ages.push_back((now(), task));
     }
 
     /// When the oldest handshake may be ended for a new peer, if no place is free.
     fn makes_way_at(&mut self) -> Option<Instant> {
-        while self.ages.front().is_some_and(|(_, task)| task.is_finished()) {
+        while self
+            .ages
+            .front()
+            .is_some_and(|(_, task)| task.is_finished())
+        {
             self.ages.pop_front();
         }
         if self.handshakes.len() < self.setup.config.max_handshakes as usize {

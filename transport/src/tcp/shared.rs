@@ -292,8 +292,7 @@ impl State {
 
     fn waiting(&mut self, key: Key) -> &mut Waiting {
         if self.waiting.len() <= key.index() {
-            self.waiting
-                .resize_with(key.index() + 1, Waiting::default);
+            self.waiting.resize_with(key.index() + 1, Waiting::default);
         }
         &mut self.waiting[key.index()]
     }

@@ -44,9 +44,19 @@ pub enum Piece {
 
 #[derive(Debug)]
 enum State {
-    Header { bytes: [u8; HEADER_BYTES], have: usize },
-    Control { header: Header, payload: Vec<u8> },
-    Data { stream: u32, left: usize, fin: bool },
+    Header {
+        bytes: [u8; HEADER_BYTES],
+        have: usize,
+    },
+    Control {
+        header: Header,
+        payload: Vec<u8>,
+    },
+    Data {
+        stream: u32,
+        left: usize,
+        fin: bool,
+    },
 }
 
 impl Default for State {

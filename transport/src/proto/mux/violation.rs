@@ -58,7 +58,9 @@ pub enum Violation {
         window: u32,
     },
     /// A window increment of zero, or a window above the largest one.
-    #[error("window of stream {stream} raised by {increment}: 1 byte up to a window of {MAX_WINDOW} bytes is allowed")]
+    #[error(
+        "window of stream {stream} raised by {increment}: 1 byte up to a window of {MAX_WINDOW} bytes is allowed"
+    )]
     WindowIncrement {
         /// The stream, 0 for the initial window of all streams.
         stream: u32,
