@@ -1,0 +1,1 @@
+//! Task slots of a TaskExecutor.
