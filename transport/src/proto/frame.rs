@@ -145,11 +145,7 @@ impl PartitionRequest {
 
     /// Reads the payload that follows the header of a request.
     #[must_use]
-    pub fn decode(
-        initial_credit: u32,
-        buffer_size: u32,
-        body: &[u8; REQUEST_BODY_BYTES],
-    ) -> Self {
+    pub fn decode(initial_credit: u32, buffer_size: u32, body: &[u8; REQUEST_BODY_BYTES]) -> Self {
         let mut body = body.as_slice();
         let dataset = body.get_u128();
         let number = body.get_u32();

@@ -121,10 +121,7 @@ fn frames_that_cannot_be_right_are_refused() {
             length: 1,
         },
     );
-    check(
-        &[(0, KIND_BUFFER), (1, 7)],
-        FrameError::DataType { tag: 7 },
-    );
+    check(&[(0, KIND_BUFFER), (1, 7)], FrameError::DataType { tag: 7 });
     check(
         &[(0, KIND_BUFFER), (1, 1), (3, 1)],
         FrameError::Flags {
