@@ -1,8 +1,11 @@
 //! The pure state machines: no clock, socket, task or random number.
 
+pub mod backoff;
 mod credit;
 mod frame;
+pub mod hello;
 mod ids;
+pub mod registry;
 
 pub use credit::{CreditViolation, ReceiverCredit, Recycled, SenderCredit, floating_share};
 pub use frame::{
