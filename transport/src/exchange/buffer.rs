@@ -46,6 +46,10 @@ impl BufferMut {
         take
     }
 
+    pub(super) fn clear(&mut self) {
+        self.data.clear();
+    }
+
     /// Makes it immutable. Its memory goes back to the pool when the last clone or slice is dropped, which for a sent
     /// buffer is after the transport needs it no more.
     #[must_use]

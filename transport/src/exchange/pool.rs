@@ -162,7 +162,7 @@ impl PoolInner {
             ..account
         };
         let waiters = std::mem::take(&mut state.waiters);
-        let (ended, left): (Vec<_>, VecDeque<_>) = waiters
+        let (ended, left): (VecDeque<_>, VecDeque<_>) = waiters
             .into_iter()
             .partition(|waiter| waiter.local.index() == index);
         state.waiters = left;
