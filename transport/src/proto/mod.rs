@@ -4,8 +4,8 @@ pub mod backoff;
 mod credit;
 mod frame;
 pub mod hello;
-pub mod mux;
 mod ids;
+pub mod mux;
 pub mod registry;
 
 pub use credit::{CreditViolation, ReceiverCredit, Recycled, SenderCredit, floating_share};

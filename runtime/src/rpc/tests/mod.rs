@@ -3,6 +3,7 @@
 mod hostile;
 mod lifecycle;
 mod local;
+mod networks;
 mod remote;
 mod supervision;
 mod versions;
