@@ -90,8 +90,8 @@ fn assert_tls(error: &ConnectError, words: &str) {
 
 #[tokio::test]
 async fn a_client_of_another_authority_hears_the_servers_alert() {
-    let (ours, other) = (TestAuthority::new("ours"), TestAuthority::new("other"));
-    // The client trusts the server, so that only the server has a reason to refuse.
+    // The client trusts the server and its cluster, so that only the server has a reason to refuse.
+    let (ours, other) = (TestAuthority::new("ours"), TestAuthority::new("ours"));
     let client = transport(other.node_that_trusts("client", &ours));
     assert_tls(
         &refused(&client, &transport(ours.node("server"))).await,
