@@ -148,10 +148,10 @@ impl World {
                     mux.drop_sender(key);
                     flow.reset |= !flow.finished;
                 });
-                if let Some(handle) = self.pick(side, pick) {
-                    if handle.name.is_some() {
-                        handle.sender = false;
-                    }
+                if let Some(handle) = self.pick(side, pick)
+                    && handle.name.is_some()
+                {
+                    handle.sender = false;
                 }
                 self.sweep(side);
             }
