@@ -7,26 +7,34 @@ use super::{input::Input, paths::SourceFile};
 /// WordCount over an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WordCount {
-    files: Vec<SourceFile>,
+    files: Option<Vec<SourceFile>>,
     input: Input,
 }
 
 impl WordCount {
-    /// Counts these files; without any, [`GENERATED_BYTES`] of generated text.
+    /// Counts these files.
     #[must_use]
-    pub fn new(files: Vec<SourceFile>) -> Self {
-        let input = if files.is_empty() {
-            Input::generated(GENERATED_BYTES)
-        } else {
-            Input::files(&files)
-        };
-        Self { files, input }
+    pub fn of_files(files: Vec<SourceFile>) -> Self {
+        let input = Input::files(&files);
+        Self {
+            files: Some(files),
+            input,
+        }
     }
 
-    /// The files, in the order in which the result's notes number them; empty for generated text.
+    /// Counts [`GENERATED_BYTES`] of generated text.
     #[must_use]
-    pub fn files(&self) -> &[SourceFile] {
-        &self.files
+    pub fn of_generated_text() -> Self {
+        Self {
+            files: None,
+            input: Input::generated(GENERATED_BYTES),
+        }
+    }
+
+    /// The files, in the order in which the result's notes number them; `None` for generated text.
+    #[must_use]
+    pub fn files(&self) -> Option<&[SourceFile]> {
+        self.files.as_deref()
     }
 
     /// Vertices `source`, `tokenize` and `count` of the same parallelism.
@@ -73,7 +81,7 @@ mod tests {
 
     #[test]
     fn lines_are_balanced_and_words_meet_by_hash() {
-        let graph = WordCount::new(Vec::new()).graph(3).unwrap();
+        let graph = WordCount::of_generated_text().graph(3).unwrap();
         let shape: Vec<(&str, u32)> = graph
             .vertices
             .iter()

@@ -72,7 +72,10 @@ impl SourceReader {
                     .skip(index as usize)
                     .step_by(step as usize)
                     .collect();
-                let total = splits.len() as u64;
+                let total = splits
+                    .iter()
+                    .map(|split| split_bytes(&lengths, split))
+                    .sum();
                 (
                     Work::Files {
                         files,
@@ -133,8 +136,8 @@ impl SourceReader {
                         batch.push(piece);
                     }
                     Ok(None) => {
+                        self.done += bytes_read(current);
                         *open = None;
-                        self.done += 1;
                     }
                     Err(error) => return Err(unreadable(file, &error)),
                 }
@@ -145,10 +148,16 @@ impl SourceReader {
         }
     }
 
-    /// How far it is, 0 to 10,000, by splits or blocks.
+    /// How far it is, 0 to 10,000, by bytes or blocks.
     #[must_use]
     pub fn progress(&self) -> u32 {
-        crate::jobs::progress(self.done, self.total)
+        let under_way = match &self.work {
+            Work::Files {
+                open: Some(open), ..
+            } => bytes_read(open),
+            _ => 0,
+        };
+        crate::jobs::progress(self.done + under_way, self.total)
     }
 
     /// What it has to tell the client, as lines of the job's result: which files were not UTF-8.
@@ -218,6 +227,18 @@ impl Counter {
             Some(chunk)
         })
     }
+}
+
+/// Bytes that a split had when its file was looked at.
+fn split_bytes(lengths: &[u64], split: &Split) -> u64 {
+    let end = split
+        .end
+        .or_else(|| lengths.get(split.file as usize).copied());
+    end.unwrap_or(split.start).saturating_sub(split.start)
+}
+
+fn bytes_read(open: &Open) -> u64 {
+    open.lines.position().saturating_sub(open.split.start)
 }
 
 fn file_of<'a>(files: &'a [SourceFile], split: &Split) -> Result<&'a SourceFile, String> {
