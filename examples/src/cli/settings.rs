@@ -105,4 +105,68 @@ mod tests {
             assert!(failure.to_string().contains(told), "{failure}");
         }
     }
+
+    #[test]
+    fn the_example_files_are_valid_and_one_key_changes_the_transport() {
+        let file = |name: &str| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("config")
+                .join(name);
+            (path.clone(), std::fs::read_to_string(path).unwrap())
+        };
+        for (name, dir) in [
+            ("jobmanager.toml", "demo-certs/jm-1"),
+            ("taskmanager.toml", "demo-certs/tm-1"),
+            ("client.toml", "demo-certs/client"),
+        ] {
+            let (path, text) = file(name);
+            let quic = load(Sources::new().read_file(&path).unwrap()).unwrap();
+            assert_eq!(
+                (quic.transport.backend.as_str(), quic.tls.mode),
+                ("quic", TlsMode::Mutual)
+            );
+            assert_eq!(quic.tls.dir.as_deref(), Some(Path::new(dir)));
+            let changed = text.replacen("backend = \"quic\"", "backend = \"tcp\"", 1);
+            let by_line = load(Sources::new().with_file(ConfigFile::new(&path, changed))).unwrap();
+            let variables = |name: &str, value: &str| {
+                let pair = (name.to_owned(), value.to_owned());
+                load(
+                    Sources::new()
+                        .read_file(&path)
+                        .unwrap()
+                        .with_environment([pair]),
+                )
+                .unwrap()
+            };
+            let by_variable = variables("THALWEG__TRANSPORT__BACKEND", "tcp");
+            let mut expected = quic;
+            expected.transport.backend = "tcp".to_owned();
+            assert_eq!(by_line, expected);
+            assert_eq!(by_variable, expected);
+            let other = variables("THALWEG__TLS__DIR", "demo-certs/tm-2");
+            assert_eq!(other.tls.dir.as_deref(), Some(Path::new("demo-certs/tm-2")));
+        }
+    }
+
+    #[test]
+    fn the_example_files_belong_to_one_cluster() {
+        let read = |name: &str| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("config")
+                .join(name);
+            load(Sources::new().read_file(&path).unwrap()).unwrap()
+        };
+        let job_manager = read("jobmanager.toml");
+        assert_eq!(
+            job_manager.transport.bind.to_string(),
+            job_manager.jobmanager.address
+        );
+        for name in ["taskmanager.toml", "client.toml"] {
+            assert_eq!(
+                read(name).jobmanager.address,
+                job_manager.jobmanager.address
+            );
+            assert_eq!(read(name).cluster, job_manager.cluster);
+        }
+    }
 }

@@ -8,13 +8,16 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   cluster                                       count the words of a generated text
   cluster wordcount README.md                   count the words of a file
-  cluster --taskmanagers 3 shuffle --bytes 4GiB send generated records, all to all
+  cluster --taskmanagers 3 shuffle --bytes 4GiB  send generated records, all to all
   cluster --transport tcp shuffle               the same code over TCP with TLS
   cluster run --help                            options of run, and the jobs
   cluster jobmanager --config jobmanager.toml   a real cluster: one process per node
 
-Exit codes: 0 success, 1 failure (paths, ports, peers, jobs), 2 wrong usage, configuration or certificate files,
-130 or 143 a job interrupted by Ctrl-C or SIGTERM";
+Exit codes:
+  0          success
+  1          failure: paths, ports, peers, jobs
+  2          wrong usage: flags, configuration, certificate files
+  130, 143   a job was interrupted by Ctrl-C or SIGTERM";
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -25,7 +28,7 @@ Examples:
   cluster run --transport tcp --tls off shuffle --pattern one-way
   cluster run --json --quiet shuffle --bytes 256MiB | tail -1
 
-With mutual TLS and no certificates configured, a throw-away authority and certificates are made in memory.";
+With mutual TLS and no certificates configured, throw-away ones are made in memory.";
 
 pub(super) const JOB_MANAGER: &str = "\
 Prints one line on standard output when it is ready:
@@ -43,8 +46,9 @@ pub(super) const TASK_MANAGER: &str = "\
 Prints one line on standard output when it is registered:
   ready role=taskmanager id=tm-1 address=127.0.0.1:50123 transport=quic tls=mutual pid=4712
 
-It may be started before its JobManager: it keeps trying. A second TaskManager with the same id replaces the first.
-The first Ctrl-C or SIGTERM drains for up to node.drain_timeout, the second ends at once.
+It may be started before its JobManager: it keeps trying. A second TaskManager with the same id
+replaces the first. The first Ctrl-C or SIGTERM drains for up to node.drain_timeout, the second
+ends at once.
 
 Examples:
   certs issue demo-certs --role taskmanager --id tm-1
@@ -72,7 +76,8 @@ Examples:
 `cluster status` lists the jobs with their ids.";
 
 pub(super) const CONFIG: &str = "\
-The order, each overriding the one before: defaults, the file, environment variables THALWEG__<SECTION>__<KEY>.
+Each overrides the one before: defaults, the file, environment variables
+THALWEG__<SECTION>__<KEY>.
 
 Examples:
   cluster config
@@ -80,8 +85,9 @@ Examples:
   THALWEG__TRANSPORT__BACKEND=tcp cluster config";
 
 pub(super) const WORD_COUNT: &str = "\
-Words are runs of letters and digits, in lower case. A path given twice counts twice. Inside folders hidden files
-count and symbolic links are skipped. The TaskManagers read the files: they must see the same paths.
+Words are runs of letters and digits, in lower case. A path given twice counts twice. Inside
+folders hidden files count and symbolic links are skipped. The TaskManagers read the files:
+they must see the same paths.
 
 Examples:
   cluster wordcount

@@ -14,7 +14,8 @@ use super::{help, job::JobArgs};
     after_help = help::RUN,
     subcommand_help_heading = "Jobs [default: wordcount]",
     subcommand_value_name = "JOB",
-    override_usage = "cluster [run] [OPTIONS] [JOB [ARGS]]"
+    override_usage = "cluster [run] [OPTIONS] [JOB [ARGS]]",
+    next_help_heading = "Cluster"
 )]
 pub(crate) struct RunArgs {
     /// Configuration file, TOML
@@ -64,7 +65,8 @@ pub(crate) struct RunArgs {
     after_help = help::SUBMIT,
     subcommand_help_heading = "Jobs",
     subcommand_value_name = "JOB",
-    override_usage = "cluster submit --config FILE [OPTIONS] JOB [ARGS]"
+    override_usage = "cluster submit --config FILE [OPTIONS] JOB [ARGS]",
+    next_help_heading = "Cluster"
 )]
 pub(crate) struct SubmitArgs {
     /// Configuration file of the client, TOML (required)
@@ -84,6 +86,7 @@ pub(crate) struct SubmitArgs {
 
 /// What `run` and `submit` take.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Job")]
 pub(crate) struct JobOptions {
     /// Parallel tasks of each kind [default: all slots]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]

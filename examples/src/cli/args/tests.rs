@@ -106,7 +106,7 @@ fn daemons_and_clients_need_a_configuration() {
         "cluster jobmanager",
         "cluster taskmanager",
         "cluster status",
-        "cluster cancel 1",
+        "cluster cancel 6f1c3a52e0b94d7c8a90b1f2d3e4c5a6",
     ] {
         assert_eq!(fails(line).0, ErrorKind::MissingRequiredArgument, "{line}");
     }
@@ -124,7 +124,7 @@ fn daemons_and_clients_need_a_configuration() {
     ));
     assert_eq!(
         fails("cluster submit --config c.toml").0,
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        ErrorKind::MissingSubcommand
     );
 }
 
