@@ -3,7 +3,10 @@
 // Generated code names this crate by its name, also inside it.
 extern crate self as thalweg_runtime;
 
+mod backend;
 pub mod config;
+mod entrypoint;
+pub mod gateways;
 pub mod heartbeat;
 pub mod ids;
 pub mod job;
@@ -12,4 +15,6 @@ pub mod rpc;
 mod security;
 pub mod slots;
 
+pub use backend::{Backend, BackendRegistry};
+pub use entrypoint::{CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError};
 pub use security::NodeSecurity;

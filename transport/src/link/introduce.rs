@@ -126,19 +126,21 @@ async fn answer<C: Connection>(
 
 async fn read_hello<R: RecvStream>(recv: &mut R) -> Result<Hello, IntroduceError> {
     let mut bytes = BytesMut::new();
-    loop {
-        if let Some((hello, used)) = Hello::decode(&bytes)? {
-            if used < bytes.len() {
-                let reason = format!("{} bytes after the hello", bytes.len() - used);
-                return Err(rejected(ErrorCode::PROTOCOL, reason));
-            }
-            return Ok(hello);
+    let (hello, used) = loop {
+        if let Some(complete) = Hello::decode(&bytes)? {
+            break complete;
         }
         // A hello that fits is complete before the room is used up.
         let room = (MAX_HELLO_BYTES - bytes.len()).max(1);
         let chunk = recv.read(room).await?.ok_or_else(ended_early)?;
         bytes.extend_from_slice(&chunk);
+    };
+    // The end is awaited, too: a half that is dropped before its end is stopped, and the peer's `finish` would fail.
+    if used < bytes.len() || recv.read(1).await?.is_some() {
+        let reason = "bytes after the hello".to_owned();
+        return Err(rejected(ErrorCode::PROTOCOL, reason));
     }
+    Ok(hello)
 }
 
 /// Compares what the peer claims with what its certificate proves, and with whom we wanted.

@@ -1,7 +1,7 @@
 //! The introduction on a connection's first stream.
 //!
 //! The opener of the connection writes its hello after the two bytes that name the stream; the other side answers on
-//! the same stream with its own. Integers are big-endian.
+//! the same stream with its own. Each finishes its half of the stream after its hello. Integers are big-endian.
 //!
 //! ```text
 //!  0      4         5         6          8                16            20          24

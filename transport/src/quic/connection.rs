@@ -11,11 +11,9 @@ use std::{
     },
 };
 
-use quinn::VarInt;
-
 use super::{
     error::{connection_error, to_quic},
-    profile::INITIAL_STREAMS,
+    profile::{INITIAL_STREAMS, quinn_stream_limit},
     stream::{QuicRecvStream, QuicSendStream, StreamToken},
 };
 use crate::{
@@ -125,6 +123,7 @@ impl Connection for QuicConnection {
         self.shared.end(&error)
     }
 
+    /// As the trait says; the peer may open up to a seventh more, see `profile`.
     fn allow_streams(&self, count: u32) {
         // Held over the call, so that two of them cannot overtake each other and lower the limit.
         let mut allowed = self
@@ -135,7 +134,7 @@ impl Connection for QuicConnection {
         if count > *allowed {
             *allowed = count;
             self.quic
-                .set_max_concurrent_bi_streams(VarInt::from_u32(count));
+                .set_max_concurrent_bi_streams(quinn_stream_limit(count));
         }
     }
 

@@ -64,24 +64,25 @@ async fn a_shutdown_waits_for_tasks_until_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn handlers_are_dropped_with_their_connection() {
     #[derive(Debug)]
-    struct Stays(Mutex<Option<oneshot::Sender<()>>>);
+    struct Stays(Mutex<Option<[oneshot::Sender<()>; 2]>>);
     impl StreamHandler for Stays {
         fn handle(&self, stream: PeerStream) -> BoxFuture<'static, ()> {
-            let dropped = self.0.lock().unwrap().take();
+            let [begun, dropped] = self.0.lock().unwrap().take().unwrap();
             Box::pin(async move {
                 let _held = (stream, dropped);
+                begun.send(()).unwrap();
                 std::future::pending().await
             })
         }
     }
     let fabric = Mem::default();
     let (a, b) = (start(&fabric, "a").await, start(&fabric, "b").await);
-    let (sender, dropped) = oneshot::channel();
-    b.register(ECHO, Arc::new(Stays(Mutex::new(Some(sender)))));
+    let ((begin, begun), (held, dropped)) = (oneshot::channel(), oneshot::channel());
+    b.register(ECHO, Arc::new(Stays(Mutex::new(Some([begin, held])))));
     let lease = a.acquire(to(&b)).await.unwrap();
     let mut stream = lease.open(ECHO).await.unwrap();
     send(&mut stream, "x").await.unwrap();
-    until("served", || accepted(&b) == 1).await;
+    in_time("the handler", begun).await.unwrap();
     drop((stream, lease));
     a.close_unused(&to(&b));
     in_time("drop", dropped).await.unwrap_err();
