@@ -1,1 +1,4 @@
-//! Placeholder.
+//! The example cluster: its jobs and its commands.
+
+pub mod cli;
+pub mod jobs;

@@ -1,1 +1,20 @@
-//! Placeholder.
+//! RPC endpoints, registration, heartbeats, slots and the cluster life cycle of a dataflow engine.
+
+// Generated code names this crate by its name, also inside it.
+extern crate self as thalweg_runtime;
+
+mod backend;
+pub mod config;
+mod entrypoint;
+pub mod gateways;
+pub mod heartbeat;
+pub mod ids;
+pub mod job;
+pub mod registration;
+pub mod rpc;
+mod security;
+pub mod slots;
+
+pub use backend::{Backend, BackendRegistry};
+pub use entrypoint::{CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError};
+pub use security::NodeSecurity;

@@ -2,7 +2,7 @@
 
 use thalweg_tests::{
     conformance_tests,
-    harness::{MemBackend, QuicBackend},
+    harness::{MemBackend, QuicBackend, TcpBackend},
 };
 use thalweg_transport::Profile;
 
@@ -10,3 +10,5 @@ conformance_tests!(mem, MemBackend::new());
 conformance_tests!(mem_without_identity, MemBackend::anonymous());
 conformance_tests!(quic, QuicBackend::new(Profile::Lan));
 conformance_tests!(quic_loopback, QuicBackend::new(Profile::Loopback));
+conformance_tests!(tcp, TcpBackend::tls());
+conformance_tests!(tcp_without_tls, TcpBackend::plaintext());

@@ -53,6 +53,21 @@ impl fmt::Debug for ResourceId {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for ResourceId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for ResourceId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::new(&name).map_err(serde::de::Error::custom)
+    }
+}
+
 /// A resource id with a character that is not allowed, or of a wrong length.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(

@@ -26,7 +26,9 @@
 //! # Runtimes
 //!
 //! A backend's futures and tasks run on the tokio runtime on which [`Transport::connect`] and [`Transport::listen`]
-//! were called. `Node` calls them on its network thread.
+//! were called. `Node` calls them on its network thread, and so [`Connection::close`]. Everything else of connections
+//! and streams is also used, polled and dropped on other threads, of other runtimes or of none, and must not need the
+//! runtime around it.
 
 use std::{future::Future, net::SocketAddr, time::Duration};
 
@@ -77,6 +79,17 @@ pub trait Transport: Send + Sync + 'static {
         address: SocketAddr,
         expected: Option<&ResourceId>,
     ) -> impl Future<Output = Result<Self::Connection, ConnectError>> + Send;
+
+    /// Waits until the peers of closed connections have been told, as far as the network lets it.
+    ///
+    /// `Node` awaits it at its end, within the deadline of its shutdown, before it stops the network thread. A backend
+    /// whose [`Connection::close`] needs no task to go out keeps the default.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    fn drained(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }
 
 /// The accepting side of a [`Transport`].
