@@ -3,16 +3,17 @@
 use std::{fmt, future::Future, panic::Location, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
-use thalweg_transport::BoxFuture;
 
 use super::{
     address::RpcAddress,
+    call::{CallSink, GatewayCall, decode, encode},
     config::{Deadline, RpcConfig},
     context::Context,
     endpoint::Endpoint,
     error::RpcError,
-    mailbox::{NoSlot, Slot},
-    responder::{BoxReply, Responder},
+    link::Link,
+    mailbox::NoSlot,
+    responder::Responder,
 };
 use crate::ids::FencingToken;
 
@@ -71,113 +72,18 @@ impl fmt::Display for Method {
     }
 }
 
-/// A call with its arguments and the way back.
-pub trait GatewayCall: Sized + Send + fmt::Debug + 'static {
-    /// What is called.
-    fn method(&self) -> &'static Method;
-    /// Whether its caller has given up.
-    fn is_cancelled(&self) -> bool;
-    /// Answers with an error; a tell is dropped.
-    fn fail(self, error: RpcError);
-    /// Reads a call of a peer; without a way back it was told, not asked.
-    ///
-    /// # Errors
-    /// What is wrong with it, and the way back.
-    fn decode(method: u32, body: &[u8], reply: Option<BoxReply>) -> Result<Self, Undecoded>;
-}
-
-/// A call that could not be decoded; the way back is kept for the error.
-#[derive(Debug)]
-pub struct Undecoded {
-    pub(super) reason: String,
-    pub(super) reply: Option<BoxReply>,
-}
-
-impl Undecoded {
-    /// No such method.
-    #[must_use]
-    pub fn unknown(reply: Option<BoxReply>) -> Self {
-        Self {
-            reason: "unknown method".to_owned(),
-            reply,
-        }
-    }
-}
-
-/// Decodes the arguments of a method that answers.
-///
-/// # Errors
-/// What is wrong with them, and the way back.
-pub fn decode_ask<A: DeserializeOwned, T: Serialize + Send + 'static, C>(
-    body: &[u8],
-    reply: Option<BoxReply>,
-    make: fn(A, Responder<T>) -> C,
-) -> Result<C, Undecoded> {
-    match decode(body) {
-        Ok(arguments) => Ok(make(arguments, Responder::remote(reply))),
-        Err(reason) => Err(Undecoded { reason, reply }),
-    }
-}
-
-/// Decodes the arguments of a method that does not answer.
-///
-/// # Errors
-/// What is wrong with them, and the way back.
-pub fn decode_tell<A: DeserializeOwned, C>(
-    body: &[u8],
-    reply: Option<BoxReply>,
-    make: fn(A) -> C,
-) -> Result<C, Undecoded> {
-    let decoded = if reply.is_some() {
-        Err("the method does not answer here".to_owned())
-    } else {
-        decode(body)
-    };
-    decoded
-        .map(make)
-        .map_err(|reason| Undecoded { reason, reply })
-}
-
-/// Decodes a whole body; bytes left over are an error.
-pub(super) fn decode<A: DeserializeOwned>(body: &[u8]) -> Result<A, String> {
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(format!("{} bytes are left over", rest.len())),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// The local way to an endpoint's mailbox, for one gateway.
-pub trait CallSink<C>: Send + Sync + fmt::Debug {
-    /// A place in the mailbox, now.
-    ///
-    /// # Errors
-    /// Full or closed.
-    fn try_reserve(&self) -> Result<Slot, NoSlot>;
-    /// Waits for a place; `None` when the endpoint has ended.
-    fn reserve(&self) -> BoxFuture<'_, Option<Slot>>;
-    /// Queues a call.
-    ///
-    /// # Errors
-    /// The endpoint has ended.
-    fn send(&self, slot: Slot, call: C, token: Option<FencingToken>) -> Result<(), RpcError>;
-    /// The endpoint's fencing token.
-    fn own_token(&self) -> Option<FencingToken>;
-    /// The error of calls to an ended endpoint.
-    fn unreachable(&self) -> RpcError;
-    /// The error of tells to a full mailbox.
-    fn overloaded(&self) -> RpcError;
-    /// Whether the endpoint has ended.
-    fn is_closed(&self) -> bool;
-}
-
 /// What a client holds.
 pub struct GatewayRef<C> {
-    sink: Arc<dyn CallSink<C>>,
+    target: Target<C>,
     fence: Fence,
     address: Arc<RpcAddress>,
     deadline: Option<Deadline>,
     config: Arc<RpcConfig>,
+}
+
+enum Target<C> {
+    Local(Arc<dyn CallSink<C>>),
+    Remote(Arc<Link>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -196,7 +102,22 @@ impl<C: GatewayCall> GatewayRef<C> {
         config: Arc<RpcConfig>,
     ) -> Self {
         Self {
-            sink,
+            target: Target::Local(sink),
+            fence: Fence::Fixed(token),
+            address,
+            deadline: None,
+            config,
+        }
+    }
+
+    pub(super) fn remote(
+        link: Arc<Link>,
+        token: Option<FencingToken>,
+        address: Arc<RpcAddress>,
+        config: Arc<RpcConfig>,
+    ) -> Self {
+        Self {
+            target: Target::Remote(link),
             fence: Fence::Fixed(token),
             address,
             deadline: None,
@@ -233,7 +154,10 @@ impl<C: GatewayCall> GatewayRef<C> {
     /// Why calls cannot succeed any more.
     #[must_use]
     pub fn closed(&self) -> Option<RpcError> {
-        self.sink.is_closed().then(|| self.sink.unreachable())
+        match &self.target {
+            Target::Local(sink) => sink.is_closed().then(|| sink.unreachable()),
+            Target::Remote(link) => link.ended(),
+        }
     }
 
     /// Sends a call and waits for its answer.
@@ -254,7 +178,7 @@ impl<C: GatewayCall> GatewayRef<C> {
                 .deadline
                 .or(method.timeout)
                 .unwrap_or(Deadline::After(this.config.ask_timeout));
-            let answer = this.ask_without_deadline(arguments, make);
+            let answer = this.ask_within(method, deadline, arguments, make);
             match deadline {
                 Deadline::Never => answer.await,
                 Deadline::After(after) => {
@@ -273,23 +197,43 @@ impl<C: GatewayCall> GatewayRef<C> {
         }
     }
 
-    async fn ask_without_deadline<A, T: Send + 'static>(
+    async fn ask_within<A, T>(
         &self,
+        method: &'static Method,
+        deadline: Deadline,
         arguments: A,
         make: fn(A, Responder<T>) -> C,
-    ) -> Result<T, RpcError> {
-        let slot = match self.sink.try_reserve() {
+    ) -> Result<T, RpcError>
+    where
+        A: Serialize,
+        T: DeserializeOwned + Send + 'static,
+    {
+        let sink = match &self.target {
+            Target::Local(sink) => sink,
+            Target::Remote(link) => {
+                let body = encode(method, &arguments)?;
+                drop(arguments);
+                let deadline = match deadline {
+                    Deadline::After(after) => Some(after),
+                    Deadline::Never => None,
+                };
+                let link = Arc::clone(link);
+                let answer = link.ask(method, self.token(), deadline, body).await?;
+                return decode(&answer).map_err(|reason| RpcError::Decode {
+                    what: format!("answer of {method}"),
+                    reason,
+                });
+            }
+        };
+        let slot = match sink.try_reserve() {
             Ok(slot) => Some(slot),
             Err(NoSlot::Closed) => None,
-            Err(NoSlot::Full) => self.sink.reserve().await,
+            Err(NoSlot::Full) => sink.reserve().await,
         };
-        let slot = slot.ok_or_else(|| self.sink.unreachable())?;
+        let slot = slot.ok_or_else(|| sink.unreachable())?;
         let (responder, answer) = Responder::local();
-        self.sink
-            .send(slot, make(arguments, responder), self.token())?;
-        answer
-            .await
-            .unwrap_or_else(|_| Err(self.sink.unreachable()))
+        sink.send(slot, make(arguments, responder), self.token())?;
+        answer.await.unwrap_or_else(|_| Err(sink.unreachable()))
     }
 
     /// Sends a call that is not answered.
@@ -302,18 +246,32 @@ impl<C: GatewayCall> GatewayRef<C> {
         arguments: A,
         make: fn(A) -> C,
     ) -> Result<(), RpcError> {
-        let _ = method;
-        let slot = self.sink.try_reserve().map_err(|reason| match reason {
-            NoSlot::Full => self.sink.overloaded(),
-            NoSlot::Closed => self.sink.unreachable(),
-        })?;
-        self.sink.send(slot, make(arguments), self.token())
+        match &self.target {
+            Target::Local(sink) => {
+                let slot = sink.try_reserve().map_err(|reason| match reason {
+                    NoSlot::Full => sink.overloaded(),
+                    NoSlot::Closed => sink.unreachable(),
+                })?;
+                sink.send(slot, make(arguments), self.token())
+            }
+            Target::Remote(link) => link.tell(method, self.token(), encode(method, &arguments)?),
+        }
     }
 
     fn token(&self) -> Option<FencingToken> {
-        match self.fence {
-            Fence::Fixed(token) => token,
-            Fence::Own => self.sink.own_token(),
+        match (self.fence, &self.target) {
+            (Fence::Fixed(token), _) => token,
+            (Fence::Own, Target::Local(sink)) => sink.own_token(),
+            (Fence::Own, Target::Remote(_)) => None,
+        }
+    }
+}
+
+impl<C> Clone for Target<C> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Local(sink) => Self::Local(Arc::clone(sink)),
+            Self::Remote(link) => Self::Remote(Arc::clone(link)),
         }
     }
 }
@@ -321,7 +279,7 @@ impl<C: GatewayCall> GatewayRef<C> {
 impl<C> Clone for GatewayRef<C> {
     fn clone(&self) -> Self {
         Self {
-            sink: Arc::clone(&self.sink),
+            target: self.target.clone(),
             fence: self.fence,
             address: Arc::clone(&self.address),
             deadline: self.deadline,

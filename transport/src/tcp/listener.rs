@@ -111,6 +111,10 @@ impl TcpListener {
                 &setup.tasks,
             ))
         });
+        // Short ones behind a long one would pile up.
+        if self.ages.len() >= 2 * self.setup.config.max_handshakes as usize {
+            self.ages.retain(|(_, task)| !task.is_finished());
+        }
         self.ages.push_back((now(), task));
     }
 

@@ -44,12 +44,12 @@ async fn read<R: AsyncRead + Unpin>(
         }
         let read = tokio::select! {
             biased;
-            read = socket.read_buf(&mut buffer) => read,
             () = &mut timer => {
                 let wait = shared.check_liveness(idle_timeout);
                 timer.as_mut().reset(tokio::time::Instant::from_std(crate::now() + wait));
                 continue;
             }
+            read = socket.read_buf(&mut buffer) => read,
         };
         match read {
             Ok(0) if decoder.is_inside_frame() => {

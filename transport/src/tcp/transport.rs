@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpStream, time::timeout};
 
-use super::{connection::TcpConnection, handshake, listener::TcpListener};
+use super::{connection::TcpConnection, handshake, listener::TcpListener, reader::LINGER};
 use crate::{
     addr::BindAddr,
     config::TransportConfig,
@@ -95,6 +95,17 @@ impl Transport for TcpTransport {
             .await
             .map_err(|_| timed_out("the TLS handshake or the peer's first frame"))??;
         Ok(TcpConnection::start(established, config, tasks))
+    }
+
+    /// Waits for the tasks of all connections, so for those that nobody closed too, but never longer than closed ones
+    /// take.
+    async fn drained(&self) {
+        if let Err(left) = self.shared.tasks.finish(LINGER * 2).await {
+            tracing::debug!(
+                left,
+                "connections were not closed, or their peers do not read"
+            );
+        }
     }
 }
 

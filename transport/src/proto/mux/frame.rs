@@ -12,10 +12,10 @@ pub const MAGIC: [u8; 8] = *b"THALWEG\x01";
 pub const HEADER_BYTES: usize = 8;
 
 /// Longest payload of a data frame that is accepted: the largest `buffer_size`. What is sent is shorter.
-pub const MAX_DATA_BYTES: usize = 1024 * 1024;
+pub const MAX_DATA_BYTES: u32 = 1024 * 1024;
 
 /// Longest reason in a CLOSE frame.
-pub const MAX_REASON_BYTES: usize = 1024;
+pub const MAX_REASON_BYTES: u32 = 1024;
 
 /// Largest window of a stream, so that sums stay far from overflow.
 pub const MAX_WINDOW: u32 = 1 << 30;
@@ -68,15 +68,13 @@ impl Kind {
 
     /// Shortest and longest payload.
     fn lengths(self) -> (u32, u32) {
-        const DATA: u32 = MAX_DATA_BYTES as u32;
-        const CLOSE: u32 = 4 + MAX_REASON_BYTES as u32;
         match self {
-            Self::Data => (1, DATA),
-            Self::DataFin => (0, DATA),
+            Self::Data => (1, MAX_DATA_BYTES),
+            Self::DataFin => (0, MAX_DATA_BYTES),
             Self::Reset | Self::Stop | Self::Window | Self::MaxStreams => (4, 4),
             Self::Consumed => (0, 0),
             Self::Ping | Self::Pong => (8, 8),
-            Self::Close => (4, CLOSE),
+            Self::Close => (4, 4 + MAX_REASON_BYTES),
             Self::Settings => (8, 64),
         }
     }
@@ -214,7 +212,7 @@ impl Control {
                 | Self::Window { .. }
                 | Self::MaxStreams { .. } => 4,
                 Self::Ping { .. } | Self::Pong { .. } | Self::Settings(_) => 8,
-                Self::Close { reason, .. } => 4 + reason.len().min(MAX_REASON_BYTES),
+                Self::Close { reason, .. } => 4 + reason.len().min(MAX_REASON_BYTES as usize),
             }
     }
 
@@ -257,7 +255,7 @@ impl Control {
                 out.put_u64(*token);
             }
             Self::Close { code, reason } => {
-                let cut = reason.len().min(MAX_REASON_BYTES);
+                let cut = reason.len().min(MAX_REASON_BYTES as usize);
                 let length = u32::try_from(4 + cut).expect("a reason has at most 1,024 bytes");
                 header(Kind::Close, length, 0);
                 out.put_u32(code.0);
