@@ -91,8 +91,8 @@ async fn records_that_the_consumer_keeps_do_not_stop_the_rest() {
     while let Some((_, input)) = within("record", reader.next()).await.unwrap() {
         if let Input::Record(record) = input {
             count += 1;
-            // All buffers but one stay with the consumer.
-            if kept.len() < 15 {
+            // A lone channel may have its 4 and 7 of the floating ones: all but one stay with the consumer.
+            if kept.len() < 10 {
                 kept.push(record);
             }
         }
