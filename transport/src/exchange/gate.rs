@@ -152,10 +152,6 @@ impl InputGate {
     ///
     /// # Errors
     /// As [`next`](Self::next).
-    #[expect(
-        clippy::type_complexity,
-        reason = "next's answer, or nothing yet; a type of its own would hide that"
-    )]
     pub fn try_next(&mut self) -> Option<Result<Option<(usize, BufferOrEvent)>, ExchangeError>> {
         match self.handle.core.poll_next(None) {
             std::task::Poll::Ready(item) => Some(item),

@@ -70,10 +70,6 @@ impl GateCore {
     }
 
     /// The next item of any channel, or `None` when all have ended.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the shape that the gate's users see"
-    )]
     pub(super) fn poll_next(
         &self,
         waker: Option<&mut Context<'_>>,

@@ -178,3 +178,25 @@ async fn credit_is_announced_in_groups() {
         "{stats:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn gates_get_on_while_others_have_taken_all_memory_beyond_the_guarantees() {
+    let (producer, consumer) = pair().await;
+    for exclusive in [0, 1] {
+        let mut context = consumer.context();
+        context.exclusive_buffers = exclusive;
+        let numbers = [exclusive * 2, exclusive * 2 + 1];
+        let channels = numbers.map(|n| producer.remote(n, 0)).to_vec();
+        let gate = consumer.consume_with(context, channels).await;
+        let hog = consumer.pool.local(0, usize::MAX).unwrap();
+        let hoarded: Vec<_> = std::iter::from_fn(|| hog.try_request().unwrap()).collect();
+        assert_eq!(consumer.used(), consumer.pool.stats().total);
+        let tasks = numbers.map(|n| tokio::spawn(write(producer.produce(n, 1), 1, n, 200)));
+        check(gate, &numbers, 200).await;
+        for task in tasks {
+            task.await.unwrap();
+        }
+        drop(hoarded);
+        until("all comes back", || consumer.used() == 0).await;
+    }
+}

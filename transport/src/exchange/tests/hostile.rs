@@ -45,7 +45,7 @@ fn item(data_type: DataType, sequence: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = BytesMut::new();
     Frame::Buffer {
         data_type,
-        length: payload.len() as u32,
+        length: u32::try_from(payload.len()).unwrap(),
         sequence,
         backlog: u32::MAX,
     }

@@ -26,8 +26,7 @@ async fn tasks_work_from_any_thread_and_lose_nothing() {
     }
     let mut threads = Vec::new();
     // Each node produces for both, so that every gate has a local and a remote channel.
-    for (number, node) in nodes.iter().enumerate() {
-        let number = number as u32;
+    for (number, node) in (0u32..).zip(&nodes) {
         let writer = node.produce(number, 2);
         threads.push(on_a_thread(write(writer, 2, number * 10, 3000)));
     }
