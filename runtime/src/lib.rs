@@ -4,6 +4,7 @@ pub mod config;
 pub mod heartbeat;
 pub mod ids;
 pub mod job;
+pub mod job_master;
 pub mod registration;
 pub mod rpc;
 pub mod slots;

@@ -1,0 +1,5 @@
+//! Runs one job: slots, deployment, states, restarts, result.
+
+mod execution_graph;
+mod restart;
+mod results;
