@@ -1,5 +1,8 @@
 //! RPC endpoints, registration, heartbeats, slots and the cluster life cycle of a dataflow engine.
 
+// Generated code names this crate by its name, also inside it.
+extern crate self as thalweg_runtime;
+
 pub mod config;
 pub mod heartbeat;
 pub mod ids;

@@ -1,1 +1,50 @@
 //! Remote procedure calls between endpoints.
+
+mod address;
+mod answer;
+mod builder;
+mod config;
+mod context;
+mod core;
+mod endpoint;
+mod error;
+mod gateway;
+mod handle;
+mod lifecycle;
+mod mailbox;
+mod main_thread;
+mod registry;
+mod responder;
+mod runner;
+mod served;
+mod service;
+mod sync;
+mod termination;
+
+#[cfg(test)]
+mod tests;
+
+pub use address::{InvalidAddress, RpcAddress};
+pub use answer::{Answer, Reply};
+pub use builder::EndpointBuilder;
+pub use config::{Deadline, RpcConfig};
+pub use context::Context;
+pub use endpoint::Endpoint;
+pub use error::{HandlerError, RpcError};
+pub use gateway::{Gateway, Method, ServedBy};
+pub use handle::EndpointHandle;
+pub use main_thread::{MainThread, Scheduled};
+pub use registry::SpawnError;
+pub use service::{RpcService, RpcServiceBuilder};
+pub use termination::TerminationError;
+pub use thalweg_macros::gateway;
+
+/// What the code of the [`gateway`](macro@gateway) macro needs. Not part of the public interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use super::{
+        gateway::{CallSink, GatewayCall, GatewayRef, Undecoded, decode_ask, decode_tell},
+        mailbox::{NoSlot, Slot},
+        responder::{BoxReply, ReplyPort, Responder},
+    };
+}

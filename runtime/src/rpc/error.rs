@@ -1,0 +1,401 @@
+//! Why a call failed. The kind survives the wire.
+
+use std::{error::Error, fmt::Write as _, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use thalweg_transport::{ErrorCode, TransportError};
+use thiserror::Error as ThisError;
+
+use crate::ids::FencingToken;
+
+/// Why a call, a connect or a tell failed.
+///
+/// Travels as postcard in error answers: variants and fields are append-only.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RpcError {
+    /// The connection to the peer could not be made, or ended before the answer came.
+    #[error("connection to {address} failed: {message}")]
+    Connection {
+        /// The recipient's address.
+        address: String,
+        /// The transport's words.
+        message: String,
+        /// Whether a new attempt may work.
+        retryable: bool,
+    },
+    /// The peer speaks another protocol version, or its endpoint does not serve this gateway.
+    #[error("handshake with {address} failed: {reason}")]
+    Handshake {
+        /// The recipient's address.
+        address: String,
+        /// What did not fit.
+        reason: String,
+    },
+    /// There is no such endpoint, or it terminated before it answered.
+    #[error("recipient {address} is unreachable: {reason}")]
+    RecipientUnreachable {
+        /// The recipient's address.
+        address: String,
+        /// What is known of it.
+        reason: String,
+    },
+    /// The endpoint exists and was not started, or is stopped.
+    #[error("endpoint {address} is not started")]
+    EndpointNotStarted {
+        /// The recipient's address.
+        address: String,
+    },
+    /// The caller's fencing token is not the endpoint's: one of them is not, or no longer, the leader.
+    #[error("fencing token mismatch: endpoint has {}, call has {}", token(.expected), token(.got))]
+    Fenced {
+        /// The endpoint's token; `None` if it has none yet.
+        expected: Option<FencingToken>,
+        /// The call's token; `None` if it came unfenced.
+        got: Option<FencingToken>,
+    },
+    /// The peer's role may not call this method.
+    #[error("role {role:?} may not call {method}")]
+    NotAuthorized {
+        /// Gateway and method.
+        method: String,
+        /// The role in the peer's certificate.
+        role: String,
+    },
+    /// The gateway has no such method: the peers were built from different declarations.
+    #[error("gateway {gateway} has no method {method}")]
+    UnknownMethod {
+        /// The gateway.
+        gateway: String,
+        /// The method's name where it is known, else its id.
+        method: String,
+    },
+    /// A request or an answer is larger than a frame may be; nothing of it was sent.
+    #[error("{what} has {size} bytes: at most {limit} are allowed")]
+    TooLarge {
+        /// Request or answer, and of which method.
+        what: String,
+        /// Bytes of the encoded body.
+        size: u64,
+        /// The smaller of both sides' `max_frame_size`.
+        limit: u64,
+    },
+    /// A body could not be encoded or decoded: the peers were built from different declarations.
+    #[error("{what} cannot be decoded: {reason}")]
+    Decode {
+        /// Request or answer, and of which method.
+        what: String,
+        /// The codec's words.
+        reason: String,
+    },
+    /// No answer within the deadline. The endpoint may have done, or may still do, what was asked.
+    #[error(
+        "{method} at {address} did not answer within {after:?}: the recipient may be slow or lost{}",
+        called_at(.caller)
+    )]
+    TimedOut {
+        /// Gateway and method.
+        method: String,
+        /// The recipient's address.
+        address: String,
+        /// The deadline.
+        after: Duration,
+        /// Source location of the call, if `capture_caller` is on.
+        caller: Option<String>,
+    },
+    /// A bound is reached; refused at once.
+    #[error("overloaded: {what} is full (limit {limit})")]
+    Overloaded {
+        /// Which bound.
+        what: String,
+        /// Its value.
+        limit: u64,
+    },
+    /// The endpoint's code answered with an error.
+    #[error(transparent)]
+    Handler(#[from] HandlerError),
+    /// This side's service is closed.
+    #[error("rpc service of {node} is stopped")]
+    Stopped {
+        /// The node.
+        node: String,
+    },
+    /// Main-thread code was called from elsewhere.
+    #[error("not on the main thread of endpoint {endpoint}")]
+    WrongThread {
+        /// The endpoint's name.
+        endpoint: String,
+    },
+}
+
+impl RpcError {
+    /// Whether the same call may succeed later while nothing else changes.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Connection { retryable, .. } => *retryable,
+            Self::Handler(error) => error.retryable,
+            Self::EndpointNotStarted { .. }
+            | Self::Overloaded { .. }
+            | Self::RecipientUnreachable { .. }
+            | Self::TimedOut { .. } => true,
+            Self::Decode { .. }
+            | Self::Fenced { .. }
+            | Self::Handshake { .. }
+            | Self::NotAuthorized { .. }
+            | Self::Stopped { .. }
+            | Self::TooLarge { .. }
+            | Self::UnknownMethod { .. }
+            | Self::WrongThread { .. } => false,
+        }
+    }
+
+    /// A word for the kind, stable for metrics and for [`HandlerError::kind`] of a wrapped error.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Connection { .. } => "rpc.connection",
+            Self::Decode { .. } => "rpc.decode",
+            Self::EndpointNotStarted { .. } => "rpc.endpoint_not_started",
+            Self::Fenced { .. } => "rpc.fenced",
+            Self::Handler(error) => &error.kind,
+            Self::Handshake { .. } => "rpc.handshake",
+            Self::NotAuthorized { .. } => "rpc.not_authorized",
+            Self::Overloaded { .. } => "rpc.overloaded",
+            Self::RecipientUnreachable { .. } => "rpc.recipient_unreachable",
+            Self::Stopped { .. } => "rpc.stopped",
+            Self::TimedOut { .. } => "rpc.timed_out",
+            Self::TooLarge { .. } => "rpc.too_large",
+            Self::UnknownMethod { .. } => "rpc.unknown_method",
+            Self::WrongThread { .. } => "rpc.wrong_thread",
+        }
+    }
+
+    /// The code for a stream that ends because of this error.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Decode { .. } => ErrorCode::STREAM_PROTOCOL,
+            Self::Handshake { .. } => ErrorCode::VERSION_MISMATCH,
+            Self::NotAuthorized { .. } => ErrorCode::WRONG_ROLE,
+            Self::Overloaded { .. } | Self::TooLarge { .. } => ErrorCode::LIMIT_EXCEEDED,
+            Self::Stopped { .. } => ErrorCode::SHUTTING_DOWN,
+            Self::TimedOut { .. } => ErrorCode::TIMED_OUT,
+            _ => ErrorCode::INTERNAL,
+        }
+    }
+
+    pub(super) fn connection(address: impl ToString, error: &TransportError) -> Self {
+        Self::Connection {
+            address: address.to_string(),
+            message: error.to_string(),
+            retryable: error.is_retryable(),
+        }
+    }
+
+    /// A peer's texts, cut to [`MAX_TEXT_BYTES`] and with control characters escaped, so that they are safe in logs
+    /// and never lengthen an answer past its frame.
+    pub(super) fn sanitized(mut self) -> Self {
+        match &mut self {
+            Self::Connection {
+                address, message, ..
+            } => clean_all([address, message]),
+            Self::Handshake { address, reason }
+            | Self::RecipientUnreachable { address, reason } => {
+                clean_all([address, reason]);
+            }
+            Self::EndpointNotStarted { address } => clean(address),
+            Self::Fenced { .. } => {}
+            Self::NotAuthorized { method, role } => clean_all([method, role]),
+            Self::UnknownMethod { gateway, method } => clean_all([gateway, method]),
+            Self::TooLarge { what, .. } | Self::Overloaded { what, .. } => clean(what),
+            Self::Decode { what, reason } => clean_all([what, reason]),
+            Self::TimedOut {
+                method,
+                address,
+                caller,
+                ..
+            } => {
+                clean_all([method, address]);
+                caller.iter_mut().for_each(clean);
+            }
+            Self::Handler(error) => {
+                clean_all([&mut error.kind, &mut error.message]);
+                error.chain.truncate(MAX_CHAIN);
+                error.chain.iter_mut().for_each(clean);
+            }
+            Self::Stopped { node } => clean(node),
+            Self::WrongThread { endpoint } => clean(endpoint),
+        }
+        self
+    }
+}
+
+/// An error that an endpoint's code answers with: a kind that the caller can match, and texts for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandlerError {
+    /// A stable word for the kind, such as `slot.no_free_slot`.
+    pub kind: String,
+    /// What happened.
+    pub message: String,
+    /// Whether the same call may succeed later.
+    pub retryable: bool,
+    /// The sources, outermost first, without `message` itself.
+    pub chain: Vec<String>,
+}
+
+impl HandlerError {
+    /// An error without a source that a retry does not cure.
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            message: message.into(),
+            retryable: false,
+            chain: Vec::new(),
+        }
+    }
+
+    /// Takes the text of an error and of its sources.
+    pub fn from_error(kind: impl Into<String>, error: &(dyn Error + 'static)) -> Self {
+        let mut result = Self::new(kind, error.to_string());
+        let mut source = error.source();
+        while let Some(cause) = source.filter(|_| result.chain.len() < MAX_CHAIN) {
+            result.chain.push(cause.to_string());
+            source = cause.source();
+        }
+        result
+    }
+
+    /// Says that a retry may help.
+    #[must_use]
+    pub fn retryable(mut self) -> Self {
+        self.retryable = true;
+        self
+    }
+}
+
+impl std::fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        for cause in &self.chain {
+            write!(f, ": {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for HandlerError {}
+
+/// An endpoint that passes another endpoint's failure on keeps its kind and whether a retry may help.
+impl From<RpcError> for HandlerError {
+    fn from(error: RpcError) -> Self {
+        match error {
+            RpcError::Handler(error) => error,
+            other => Self {
+                retryable: other.is_retryable(),
+                ..Self::new(other.kind(), other.to_string())
+            },
+        }
+    }
+}
+
+fn token(token: &Option<FencingToken>) -> String {
+    token.map_or_else(|| "not set".to_owned(), FencingToken::to_hex)
+}
+
+fn called_at(caller: &Option<String>) -> String {
+    caller
+        .as_ref()
+        .map_or_else(String::new, |caller| format!(" (called at {caller})"))
+}
+
+fn clean_all<const N: usize>(texts: [&mut String; N]) {
+    texts.into_iter().for_each(clean);
+}
+
+fn clean(text: &mut String) {
+    if text.len() <= MAX_TEXT_BYTES && !text.chars().any(char::is_control) {
+        return;
+    }
+    let mut result = String::new();
+    for c in text.chars() {
+        if result.len() + c.len_utf8() > MAX_TEXT_BYTES {
+            break;
+        }
+        if c.is_control() {
+            let _ = write!(result, "{}", c.escape_default());
+        } else {
+            result.push(c);
+        }
+    }
+    result.truncate(result.floor_char_boundary(MAX_TEXT_BYTES));
+    *text = result;
+}
+
+/// Long enough for any honest message; a log line stays readable.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// Deeper chains repeat themselves.
+const MAX_CHAIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_peer_are_cut_and_escaped() {
+        let error = RpcError::Handler(HandlerError {
+            kind: "x".repeat(1_000_000),
+            message: "\x1b[31mred\n".to_owned(),
+            retryable: true,
+            chain: vec!["\0".to_owned(); 100],
+        })
+        .sanitized();
+        let RpcError::Handler(error) = error else {
+            panic!("kept its kind");
+        };
+        assert_eq!(error.kind.len(), MAX_TEXT_BYTES);
+        assert_eq!(error.message, "\\u{1b}[31mred\\n");
+        assert_eq!(error.chain.len(), MAX_CHAIN);
+        assert_eq!(error.chain[0], "\\u{0}");
+        assert!(error.retryable);
+    }
+
+    #[test]
+    fn kind_and_retryability_survive_being_passed_on() {
+        let inner = RpcError::TimedOut {
+            method: "JobMaster.cancel".to_owned(),
+            address: "thalweg:///jobmaster_0".to_owned(),
+            after: Duration::from_secs(1),
+            caller: None,
+        };
+        let first = HandlerError::from(inner.clone());
+        let second = HandlerError::from(RpcError::from(first.clone()));
+        assert_eq!(first, second);
+        assert_eq!(second.kind, inner.kind());
+        assert!(second.retryable);
+    }
+
+    #[test]
+    fn sources_of_an_error_are_kept() {
+        let io = std::io::Error::other("disk full");
+        let error = HandlerError::from_error("blob.write", &io);
+        assert_eq!(error.to_string(), "disk full");
+        assert_eq!(error.kind, "blob.write");
+    }
+
+    #[test]
+    fn numbers_of_the_variants_on_the_wire_do_not_change() {
+        let bytes = |error: &RpcError| postcard::to_allocvec(error).unwrap();
+        let started = RpcError::EndpointNotStarted {
+            address: "a".to_owned(),
+        };
+        assert_eq!(bytes(&started), [3, 1, b'a']);
+        let handler = RpcError::Handler(HandlerError::new("k", "m").retryable());
+        assert_eq!(bytes(&handler), [11, 1, b'k', 1, b'm', 1, 0]);
+        let last = RpcError::WrongThread {
+            endpoint: "e".to_owned(),
+        };
+        assert_eq!(bytes(&last), [13, 1, b'e']);
+    }
+}

@@ -1,0 +1,337 @@
+//! Typed clients: what the macro's code is built from.
+
+use std::{fmt, future::Future, panic::Location, sync::Arc};
+
+use serde::{Serialize, de::DeserializeOwned};
+use thalweg_transport::BoxFuture;
+
+use super::{
+    address::RpcAddress,
+    config::{Deadline, RpcConfig},
+    context::Context,
+    endpoint::Endpoint,
+    error::RpcError,
+    mailbox::{NoSlot, Slot},
+    responder::{BoxReply, Responder},
+};
+use crate::ids::FencingToken;
+
+/// A gateway's client, as the [`gateway`](super::gateway) macro makes it.
+pub trait Gateway: Clone + fmt::Debug + Send + Sync + 'static {
+    /// The name in the handshake.
+    const NAME: &'static str;
+    /// Its methods, in the order of the declaration.
+    const METHODS: &'static [Method];
+    /// One call with its arguments.
+    #[doc(hidden)]
+    type Call: GatewayCall;
+    #[doc(hidden)]
+    fn from_ref(inner: GatewayRef<Self::Call>) -> Self;
+}
+
+/// Says that endpoint `E` serves this gateway. The [`gateway`](super::gateway) macro implements it for each `E` that
+/// implements the server trait.
+pub trait ServedBy<E: Endpoint>: Gateway {
+    #[doc(hidden)]
+    fn invoke(call: Self::Call, state: &mut E, cx: &mut Context<E>);
+}
+
+/// One method of a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Method {
+    /// The gateway's name.
+    pub gateway: &'static str,
+    /// The method's name.
+    pub name: &'static str,
+    /// FNV-1a of the name, 32 bits.
+    pub id: u32,
+    /// Roles that may call remotely; `*` stands for every role. Local callers are not asked.
+    pub callers: &'static [&'static str],
+    /// Its own deadline; `None` for the service's `ask_timeout`.
+    pub timeout: Option<Deadline>,
+    /// Whether a call must carry the endpoint's fencing token.
+    pub fenced: bool,
+    /// Whether it answers; a method that does not is told, not asked.
+    pub answers: bool,
+}
+
+impl Method {
+    /// Whether a peer of this role may call it.
+    #[must_use]
+    pub fn may_be_called_by(&self, role: &str) -> bool {
+        self.callers
+            .iter()
+            .any(|caller| *caller == "*" || *caller == role)
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.gateway, self.name)
+    }
+}
+
+/// A call with its arguments and the way back.
+pub trait GatewayCall: Sized + Send + fmt::Debug + 'static {
+    /// What is called.
+    fn method(&self) -> &'static Method;
+    /// Whether its caller has given up.
+    fn is_cancelled(&self) -> bool;
+    /// Answers with an error; a tell is dropped.
+    fn fail(self, error: RpcError);
+    /// Reads a call of a peer; without a way back it was told, not asked.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the way back.
+    fn decode(method: u32, body: &[u8], reply: Option<BoxReply>) -> Result<Self, Undecoded>;
+}
+
+/// A call that could not be decoded; the way back is kept for the error.
+#[derive(Debug)]
+pub struct Undecoded {
+    pub(super) reason: String,
+    pub(super) reply: Option<BoxReply>,
+}
+
+impl Undecoded {
+    /// No such method.
+    #[must_use]
+    pub fn unknown(reply: Option<BoxReply>) -> Self {
+        Self {
+            reason: "unknown method".to_owned(),
+            reply,
+        }
+    }
+}
+
+/// Decodes the arguments of a method that answers.
+///
+/// # Errors
+/// What is wrong with them, and the way back.
+pub fn decode_ask<A: DeserializeOwned, T: Serialize + Send + 'static, C>(
+    body: &[u8],
+    reply: Option<BoxReply>,
+    make: fn(A, Responder<T>) -> C,
+) -> Result<C, Undecoded> {
+    match decode(body) {
+        Ok(arguments) => Ok(make(arguments, Responder::remote(reply))),
+        Err(reason) => Err(Undecoded { reason, reply }),
+    }
+}
+
+/// Decodes the arguments of a method that does not answer.
+///
+/// # Errors
+/// What is wrong with them, and the way back.
+pub fn decode_tell<A: DeserializeOwned, C>(
+    body: &[u8],
+    reply: Option<BoxReply>,
+    make: fn(A) -> C,
+) -> Result<C, Undecoded> {
+    let decoded = if reply.is_some() {
+        Err("the method does not answer here".to_owned())
+    } else {
+        decode(body)
+    };
+    decoded
+        .map(make)
+        .map_err(|reason| Undecoded { reason, reply })
+}
+
+/// Decodes a whole body; bytes left over are an error.
+pub(super) fn decode<A: DeserializeOwned>(body: &[u8]) -> Result<A, String> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(format!("{} bytes are left over", rest.len())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The local way to an endpoint's mailbox, for one gateway.
+pub trait CallSink<C>: Send + Sync + fmt::Debug {
+    /// A place in the mailbox, now.
+    ///
+    /// # Errors
+    /// Full or closed.
+    fn try_reserve(&self) -> Result<Slot, NoSlot>;
+    /// Waits for a place; `None` when the endpoint has ended.
+    fn reserve(&self) -> BoxFuture<'_, Option<Slot>>;
+    /// Queues a call.
+    ///
+    /// # Errors
+    /// The endpoint has ended.
+    fn send(&self, slot: Slot, call: C, token: Option<FencingToken>) -> Result<(), RpcError>;
+    /// The endpoint's fencing token.
+    fn own_token(&self) -> Option<FencingToken>;
+    /// The error of calls to an ended endpoint.
+    fn unreachable(&self) -> RpcError;
+    /// The error of tells to a full mailbox.
+    fn overloaded(&self) -> RpcError;
+    /// Whether the endpoint has ended.
+    fn is_closed(&self) -> bool;
+}
+
+/// What a client holds.
+pub struct GatewayRef<C> {
+    sink: Arc<dyn CallSink<C>>,
+    fence: Fence,
+    address: Arc<RpcAddress>,
+    deadline: Option<Deadline>,
+    config: Arc<RpcConfig>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fence {
+    /// The token that the client was made with.
+    Fixed(Option<FencingToken>),
+    /// The endpoint's own, whatever it is when a call is sent.
+    Own,
+}
+
+impl<C: GatewayCall> GatewayRef<C> {
+    pub(super) fn local(
+        sink: Arc<dyn CallSink<C>>,
+        token: Option<FencingToken>,
+        address: Arc<RpcAddress>,
+        config: Arc<RpcConfig>,
+    ) -> Self {
+        Self {
+            sink,
+            fence: Fence::Fixed(token),
+            address,
+            deadline: None,
+            config,
+        }
+    }
+
+    pub(super) fn to_itself(
+        sink: Arc<dyn CallSink<C>>,
+        address: Arc<RpcAddress>,
+        config: Arc<RpcConfig>,
+    ) -> Self {
+        Self {
+            fence: Fence::Own,
+            ..Self::local(sink, None, address, config)
+        }
+    }
+
+    /// The same with a deadline for every call.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Deadline) -> Self {
+        Self {
+            deadline: Some(deadline),
+            ..self.clone()
+        }
+    }
+
+    /// The endpoint's address.
+    #[must_use]
+    pub fn address(&self) -> &RpcAddress {
+        &self.address
+    }
+
+    /// Why calls cannot succeed any more.
+    #[must_use]
+    pub fn closed(&self) -> Option<RpcError> {
+        self.sink.is_closed().then(|| self.sink.unreachable())
+    }
+
+    /// Sends a call and waits for its answer.
+    pub fn ask<A, T>(
+        &self,
+        method: &'static Method,
+        caller: &'static Location<'static>,
+        arguments: A,
+        make: fn(A, Responder<T>) -> C,
+    ) -> impl Future<Output = Result<T, RpcError>> + Send + 'static + use<A, T, C>
+    where
+        A: Serialize + Send + 'static,
+        T: DeserializeOwned + Send + 'static,
+    {
+        let this = self.clone();
+        async move {
+            let deadline = this
+                .deadline
+                .or(method.timeout)
+                .unwrap_or(Deadline::After(this.config.ask_timeout));
+            let answer = this.ask_without_deadline(arguments, make);
+            match deadline {
+                Deadline::Never => answer.await,
+                Deadline::After(after) => {
+                    tokio::time::timeout(after, answer)
+                        .await
+                        .unwrap_or_else(|_| {
+                            Err(RpcError::TimedOut {
+                                method: method.to_string(),
+                                address: this.address.to_string(),
+                                after,
+                                caller: this.config.capture_caller.then(|| caller.to_string()),
+                            })
+                        })
+                }
+            }
+        }
+    }
+
+    async fn ask_without_deadline<A, T: Send + 'static>(
+        &self,
+        arguments: A,
+        make: fn(A, Responder<T>) -> C,
+    ) -> Result<T, RpcError> {
+        let slot = match self.sink.try_reserve() {
+            Ok(slot) => Some(slot),
+            Err(NoSlot::Closed) => None,
+            Err(NoSlot::Full) => self.sink.reserve().await,
+        };
+        let slot = slot.ok_or_else(|| self.sink.unreachable())?;
+        let (responder, answer) = Responder::local();
+        self.sink
+            .send(slot, make(arguments, responder), self.token())?;
+        answer
+            .await
+            .unwrap_or_else(|_| Err(self.sink.unreachable()))
+    }
+
+    /// Sends a call that is not answered.
+    ///
+    /// # Errors
+    /// What is known at once.
+    pub fn tell<A: Serialize>(
+        &self,
+        method: &'static Method,
+        arguments: A,
+        make: fn(A) -> C,
+    ) -> Result<(), RpcError> {
+        let _ = method;
+        let slot = self.sink.try_reserve().map_err(|reason| match reason {
+            NoSlot::Full => self.sink.overloaded(),
+            NoSlot::Closed => self.sink.unreachable(),
+        })?;
+        self.sink.send(slot, make(arguments), self.token())
+    }
+
+    fn token(&self) -> Option<FencingToken> {
+        match self.fence {
+            Fence::Fixed(token) => token,
+            Fence::Own => self.sink.own_token(),
+        }
+    }
+}
+
+impl<C> Clone for GatewayRef<C> {
+    fn clone(&self) -> Self {
+        Self {
+            sink: Arc::clone(&self.sink),
+            fence: self.fence,
+            address: Arc::clone(&self.address),
+            deadline: self.deadline,
+            config: Arc::clone(&self.config),
+        }
+    }
+}
+
+impl<C> fmt::Debug for GatewayRef<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gateway({})", self.address)
+    }
+}

@@ -1,0 +1,340 @@
+//! The RPC service of a node.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use thalweg_transport::{ConfigError, Connections, ResourceId, Shutdown};
+use tokio::{runtime::Handle, sync::watch, time::timeout};
+
+use super::{
+    address::RpcAddress,
+    builder::EndpointBuilder,
+    config::RpcConfig,
+    endpoint::Endpoint,
+    error::RpcError,
+    gateway::{Gateway, GatewayRef},
+    registry::{AnyEndpoint, Registry, SpawnError},
+    sync::lock,
+    termination::TerminationError,
+};
+use crate::ids::FencingToken;
+
+/// Endpoints of one node, and the way to those of others. Cheap to clone.
+///
+/// Its endpoints live until they are terminated or the service is closed; dropping the last handle closes nothing.
+#[derive(Clone)]
+pub struct RpcService(Arc<Inner>);
+
+struct Inner {
+    id: ResourceId,
+    config: Arc<RpcConfig>,
+    runtime: Handle,
+    connections: Option<Arc<dyn Connections>>,
+    registry: Mutex<Registry>,
+    counter: AtomicU64,
+    tasks: Shutdown,
+    failure: watch::Sender<Option<TerminationError>>,
+}
+
+/// Settings of a new [`RpcService`].
+#[derive(Debug)]
+pub struct RpcServiceBuilder {
+    id: ResourceId,
+    config: RpcConfig,
+    runtime: Option<Handle>,
+    connections: Option<Arc<dyn Connections>>,
+}
+
+impl RpcServiceBuilder {
+    /// Settings of the RPC layer.
+    #[must_use]
+    pub fn config(mut self, config: RpcConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The runtime on which endpoints run. Default: the current one.
+    #[must_use]
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// The node's connections. Without them the service reaches only its own endpoints.
+    #[must_use]
+    pub fn connections(mut self, connections: Arc<dyn Connections>) -> Self {
+        self.connections = Some(connections);
+        self
+    }
+
+    /// Makes the service, and registers it for streams of peers.
+    ///
+    /// # Errors
+    /// A setting that is not allowed.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, if none was given.
+    pub fn build(self) -> Result<RpcService, ConfigError> {
+        self.config.validate()?;
+        let runtime = self.runtime.unwrap_or_else(Handle::current);
+        let service = RpcService(Arc::new(Inner {
+            id: self.id,
+            config: Arc::new(self.config),
+            runtime,
+            connections: self.connections,
+            registry: Mutex::new(Registry::default()),
+            counter: AtomicU64::new(0),
+            tasks: Shutdown::new(),
+            failure: watch::Sender::new(None),
+        }));
+        Ok(service)
+    }
+}
+
+impl RpcService {
+    /// Begins a service for a node.
+    #[must_use]
+    pub fn builder(id: ResourceId) -> RpcServiceBuilder {
+        RpcServiceBuilder {
+            id,
+            config: RpcConfig::default(),
+            runtime: None,
+            connections: None,
+        }
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn id(&self) -> &ResourceId {
+        &self.0.id
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &RpcConfig {
+        &self.0.config
+    }
+
+    /// `host:port` where peers reach it, or `None` for a local service.
+    #[must_use]
+    pub fn address(&self) -> Option<String> {
+        self.0.connections.as_ref().map(|c| c.advertised())
+    }
+
+    /// The port where it listens, or `None` for a local service.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.0.connections.as_ref().map(|c| c.local_addr().port())
+    }
+
+    /// The runtime on which endpoints run, for work that is no main-thread work.
+    #[must_use]
+    pub fn runtime(&self) -> &Handle {
+        &self.0.runtime
+    }
+
+    /// A name of the form `prefix_7` that this service has not given before, for endpoints that come and go: messages
+    /// to an old one can never reach its successor. Callers find the live one with `prefix_*`.
+    #[must_use]
+    pub fn unique_name(&self, prefix: &str) -> String {
+        format!(
+            "{prefix}_{}",
+            self.0.counter.fetch_add(1, Ordering::Relaxed)
+        )
+    }
+
+    /// Begins an endpoint with this state.
+    pub fn endpoint<E: Endpoint>(&self, name: impl Into<String>, state: E) -> EndpointBuilder<E> {
+        EndpointBuilder::new(self.clone(), name.into(), state)
+    }
+
+    /// Connects to an endpoint's gateway; an endpoint of this service is reached without the network.
+    ///
+    /// The endpoint need not be started. A name with `*` at its end finds a live endpoint whose name begins so; the
+    /// client's [`address`](GatewayRef::address) then has the whole name. Never retries by itself.
+    ///
+    /// # Errors
+    /// [`RpcError::Connection`], [`RpcError::RecipientUnreachable`] if there is no such endpoint,
+    /// [`RpcError::Handshake`] if it does not serve this gateway, [`RpcError::Stopped`], [`RpcError::TimedOut`] after
+    /// `ask_timeout`.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a dropped connect leaves nothing behind.
+    pub async fn connect<G: Gateway>(
+        &self,
+        address: &RpcAddress,
+        token: Option<FencingToken>,
+    ) -> Result<G, RpcError> {
+        if lock(&self.0.registry).is_stopped() {
+            return Err(self.stopped());
+        }
+        if self.is_local(address) {
+            return self.connect_locally(address, token);
+        }
+        Err(RpcError::RecipientUnreachable {
+            address: address.to_string(),
+            reason: "the service is local".to_owned(),
+        })
+    }
+
+    fn connect_locally<G: Gateway>(
+        &self,
+        address: &RpcAddress,
+        token: Option<FencingToken>,
+    ) -> Result<G, RpcError> {
+        let endpoint =
+            self.look_up(address.endpoint())
+                .ok_or_else(|| RpcError::RecipientUnreachable {
+                    address: address.to_string(),
+                    reason: "no such endpoint".to_owned(),
+                })?;
+        let sink = endpoint
+            .gateway(G::NAME)
+            .and_then(|gateway| gateway.sink::<G>())
+            .ok_or_else(|| RpcError::Handshake {
+                address: address.to_string(),
+                reason: format!("the endpoint does not serve gateway {}", G::NAME),
+            })?;
+        Ok(G::from_ref(GatewayRef::local(
+            sink,
+            token,
+            Arc::clone(endpoint.address()),
+            Arc::clone(&self.0.config),
+        )))
+    }
+
+    /// Closes the service: terminates all endpoints, waits for them, and ends the connections' streams.
+    ///
+    /// Endpoints that have not ended at the deadline are dropped. Calling it again waits again.
+    ///
+    /// # Errors
+    /// The failure of the first endpoint that did not end well; everything is closed nevertheless.
+    ///
+    /// # Cancel safety
+    /// Endpoints go on ending; call it again to wait.
+    pub async fn close(&self, deadline: Duration) -> Result<(), TerminationError> {
+        let endpoints = lock(&self.0.registry).stop();
+        for endpoint in &endpoints {
+            endpoint.terminate();
+        }
+        let mut result = Ok(());
+        let ends = async {
+            for endpoint in &endpoints {
+                result = result.clone().and(endpoint.terminated().await);
+            }
+        };
+        if timeout(deadline, ends).await.is_err() {
+            for endpoint in &endpoints {
+                endpoint.kill(TerminationError::NotStopped {
+                    endpoint: endpoint.name().to_owned(),
+                });
+            }
+            for endpoint in &endpoints {
+                result = result.clone().and(endpoint.terminated().await);
+            }
+        }
+        if let Err(left) = self.0.tasks.finish(CLOSE_TASKS).await {
+            tracing::warn!(left, "rpc tasks still run after closing");
+        }
+        result
+    }
+
+    /// Waits until an endpoint has crashed, and says which. The service is of no further use then: its other endpoints
+    /// have ended.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn failed(&self) -> TerminationError {
+        let mut failure = self.0.failure.subscribe();
+        let found = failure.wait_for(Option::is_some).await;
+        match found.as_deref() {
+            Ok(Some(failure)) => failure.clone(),
+            // The sender lives in `self`.
+            _ => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn shared_config(&self) -> &Arc<RpcConfig> {
+        &self.0.config
+    }
+
+    pub(super) fn tasks(&self) -> &Shutdown {
+        &self.0.tasks
+    }
+
+    pub(super) fn endpoint_address(&self, name: &str) -> RpcAddress {
+        let address = match &self.0.connections {
+            Some(connections) => {
+                RpcAddress::remote(Some(self.0.id.clone()), &connections.advertised(), name)
+            }
+            None => RpcAddress::local(name),
+        };
+        address.expect("the name was checked and the node advertises host:port")
+    }
+
+    pub(super) fn register(&self, endpoint: Arc<dyn AnyEndpoint>) -> Result<(), SpawnError> {
+        lock(&self.0.registry).insert(endpoint)
+    }
+
+    pub(super) fn look_up(&self, name: &str) -> Option<Arc<dyn AnyEndpoint>> {
+        lock(&self.0.registry).look_up(name)
+    }
+
+    /// An endpoint has ended: its name is free.
+    pub(super) fn on_ended(&self, id: u64, name: &str) {
+        lock(&self.0.registry).remove(id, name);
+    }
+
+    /// An endpoint has crashed: all others end.
+    pub(super) fn fail(&self, sibling: &str, cause: &str) {
+        let endpoints = lock(&self.0.registry).stop();
+        for endpoint in endpoints {
+            endpoint.kill(TerminationError::SiblingCrashed {
+                endpoint: endpoint.name().to_owned(),
+                sibling: sibling.to_owned(),
+                cause: cause.to_owned(),
+            });
+        }
+        self.0.failure.send_if_modified(|failure| {
+            let first = failure.is_none();
+            failure.get_or_insert_with(|| TerminationError::Crashed {
+                endpoint: sibling.to_owned(),
+                cause: cause.to_owned(),
+            });
+            first
+        });
+    }
+
+    pub(super) fn stopped(&self) -> RpcError {
+        RpcError::Stopped {
+            node: self.0.id.to_string(),
+        }
+    }
+
+    /// Whether an address means this node: by its own words, or without any.
+    fn is_local(&self, address: &RpcAddress) -> bool {
+        let Some(host_port) = address.host_port() else {
+            return true;
+        };
+        let same_node = address.peer().is_none_or(|peer| *peer == self.0.id);
+        same_node && self.address().is_some_and(|own| own == host_port)
+    }
+}
+
+impl fmt::Debug for RpcService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RpcService")
+            .field("id", &self.0.id)
+            .field("address", &self.address())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tasks see the cancellation at once; what is left then hangs, and is not worth waiting for.
+const CLOSE_TASKS: Duration = Duration::from_secs(5);
