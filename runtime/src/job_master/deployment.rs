@@ -86,7 +86,12 @@ impl<A: Fn(&ResourceId) -> Option<String>> Plan<'_, A> {
         Ok((slot.task_manager.clone(), deployment))
     }
 
-    fn input(&self, index: usize, edge: &Edge, consumer: u32) -> Result<InputDeployment, (u32, u32)> {
+    fn input(
+        &self,
+        index: usize,
+        edge: &Edge,
+        consumer: u32,
+    ) -> Result<InputDeployment, (u32, u32)> {
         let output = self.output_of(index, edge);
         let (producers, subpartition) = match edge.distribution {
             Distribution::Forward => (consumer..consumer + 1, 0),
@@ -106,7 +111,7 @@ impl<A: Fn(&ResourceId) -> Option<String>> Plan<'_, A> {
                     task_manager,
                 })
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, (u32, u32)>>()?;
         Ok(InputDeployment {
             distribution: edge.distribution,
             channels,
@@ -171,7 +176,9 @@ mod tests {
         for (group, count) in graph.slots_by_group() {
             for index in 0..count {
                 let held = HeldSlot {
-                    allocation: AllocationId::from_u128(u128::from(group) << 32 | u128::from(index)),
+                    allocation: AllocationId::from_u128(
+                        u128::from(group) << 32 | u128::from(index),
+                    ),
                     task_manager: ResourceId::new(&format!("tm-{group}-{index}")).unwrap(),
                 };
                 slots.insert((group, index), held);

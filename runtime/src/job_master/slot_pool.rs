@@ -1,7 +1,7 @@
 //! The slots of one job: asked for, offered, held, lost. Pure.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     time::{Duration, Instant},
 };
@@ -161,9 +161,7 @@ impl SlotPool {
             slot.allocation == Some(allocation)
                 && (slot.holder.is_none() || slot.is_at(task_manager))
         });
-        failed
-            .map(|slot| *slot = PoolSlot::default())
-            .is_some()
+        failed.map(|slot| *slot = PoolSlot::default()).is_some()
     }
 
     /// TaskManagers that are not to be chosen again, unless they have registered since.
@@ -247,11 +245,19 @@ impl SlotPool {
                 }
             }
             Err(error) => {
-                let _ = write!(text, "; the ResourceManager did not say what exists: {error}");
+                let _ = write!(
+                    text,
+                    "; the ResourceManager did not say what exists: {error}"
+                );
             }
         }
         if placement == Placement::SeparateGroups {
-            text.push_str("; no two slot groups may share a TaskManager");
+            let groups: BTreeSet<u32> = self.slots.keys().map(|&(group, _)| group).collect();
+            let _ = write!(
+                text,
+                "; no two of the {} slot groups may share a TaskManager",
+                groups.len()
+            );
         }
         for (id, loss) in &self.lost {
             let _ = write!(text, "; TaskManager {id} was lost: {}", loss.reason);
@@ -282,5 +288,4 @@ fn millis(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "slot_pool_tests.rs"]
 mod tests;

@@ -269,7 +269,12 @@ impl SlotManager {
     }
 
     /// A TaskManager gave the slot that it was asked for.
-    pub fn on_confirmed(&mut self, id: &ResourceId, instance: InstanceId, allocation: AllocationId) {
+    pub fn on_confirmed(
+        &mut self,
+        id: &ResourceId,
+        instance: InstanceId,
+        allocation: AllocationId,
+    ) {
         if let Some(state) = self.pending_slot(id, instance, allocation)
             && let Slot::Pending(owner) = *state
         {

@@ -104,7 +104,7 @@ fn separate(
         }
     }
     unbound.retain(|candidate| !candidate.free.is_empty());
-    unbound.sort_by_key(|candidate| (candidate.free.len(), Reverse(candidate.id.clone())));
+    unbound.sort_by_key(|candidate| (candidate.free.len(), candidate.id.clone()));
 
     let mut order: Vec<(u32, usize)> = needs.iter().map(|(&g, a)| (g, a.len())).collect();
     order.sort_by_key(|&(group, need)| (Reverse(need), group));
@@ -121,7 +121,8 @@ fn separate(
             part.push(taken);
         }
     }
-    for candidate in unbound.into_iter().rev() {
+    unbound.sort_by_key(|candidate| (Reverse(candidate.free.len()), candidate.id.clone()));
+    for candidate in unbound {
         let (group, _) = order.iter().min_by(|(a, need_a), (b, need_b)| {
             let has = |group| parts.get(group).map_or(0, |part| capacity(part));
             (has(a) * need_b).cmp(&(has(b) * need_a))
