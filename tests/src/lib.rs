@@ -1,1 +1,8 @@
-//! Placeholder.
+//! The conformance suite for transports, deliberately broken transports that prove it, and what integration tests share.
+//!
+//! The author of a backend implements [`conformance::Backend`] for it and gets one test per check with
+//! [`conformance_tests!`], or runs all of them with [`conformance::run_all`].
+
+pub mod conformance;
+pub mod faulty;
+pub mod harness;

@@ -9,6 +9,7 @@ use crate::{
     error::ConnectionError,
     handler::{Peer, PeerStream, StreamHandler, StreamKind, TransportError},
     identity::ResourceId,
+    proto::hello::Agreement,
     shutdown::Shutdown,
     stream::BoxFuture,
     transport::ConnectionStats,
@@ -76,6 +77,12 @@ impl Lease {
         self.0.peer()
     }
 
+    /// What both nodes agreed upon in their hellos, and the peer's limits; `None` where there was no hello.
+    #[must_use]
+    pub fn agreement(&self) -> Option<&Agreement> {
+        self.0.agreement()
+    }
+
     /// Opens a stream of this kind; the bytes that name the kind go out with the first write.
     ///
     /// # Errors
@@ -106,6 +113,10 @@ impl Lease {
 pub trait LeasedConnection: fmt::Debug + Send + Sync {
     /// Who is at the other end.
     fn peer(&self) -> &Peer;
+    /// What both nodes agreed upon in their hellos.
+    fn agreement(&self) -> Option<&Agreement> {
+        None
+    }
     /// Opens a stream of this kind.
     fn open(&self, kind: StreamKind) -> BoxFuture<'_, Result<PeerStream, TransportError>>;
     /// Why the connection ended, or `None` while it lives.

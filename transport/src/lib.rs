@@ -28,6 +28,8 @@ pub use identity::{
     ALPN, Admission, Credentials, InvalidResourceId, MAX_RESOURCE_ID_BYTES, PeerIdentity, Refusal,
     ResourceId, SERVER_NAME, VerifiedPeer,
 };
+pub use link::STREAM_VERSION;
+pub use node::{NetworkRuntime, Node, NodeBuilder, NodeError};
 pub use shutdown::Shutdown;
 pub use stream::{BoxFuture, BoxRecvStream, BoxSendStream};
 pub use transport::{Connection, ConnectionStats, Listener, RecvStream, SendStream, Transport};

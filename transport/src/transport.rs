@@ -77,6 +77,17 @@ pub trait Transport: Send + Sync + 'static {
         address: SocketAddr,
         expected: Option<&ResourceId>,
     ) -> impl Future<Output = Result<Self::Connection, ConnectError>> + Send;
+
+    /// Waits until the peers of closed connections have been told, as far as the network lets it.
+    ///
+    /// `Node` awaits it at its end, within the deadline of its shutdown, before it stops the network thread. A backend
+    /// whose [`Connection::close`] needs no task to go out keeps the default.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    fn drained(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }
 
 /// The accepting side of a [`Transport`].

@@ -11,6 +11,7 @@ use super::{
     context::Context,
     endpoint::Endpoint,
     error::RpcError,
+    link::Link,
     mailbox::{NoSlot, Slot},
     responder::{BoxReply, Responder},
 };
@@ -173,11 +174,16 @@ pub trait CallSink<C>: Send + Sync + fmt::Debug {
 
 /// What a client holds.
 pub struct GatewayRef<C> {
-    sink: Arc<dyn CallSink<C>>,
+    target: Target<C>,
     fence: Fence,
     address: Arc<RpcAddress>,
     deadline: Option<Deadline>,
     config: Arc<RpcConfig>,
+}
+
+enum Target<C> {
+    Local(Arc<dyn CallSink<C>>),
+    Remote(Arc<Link>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -196,7 +202,22 @@ impl<C: GatewayCall> GatewayRef<C> {
         config: Arc<RpcConfig>,
     ) -> Self {
         Self {
-            sink,
+            target: Target::Local(sink),
+            fence: Fence::Fixed(token),
+            address,
+            deadline: None,
+            config,
+        }
+    }
+
+    pub(super) fn remote(
+        link: Arc<Link>,
+        token: Option<FencingToken>,
+        address: Arc<RpcAddress>,
+        config: Arc<RpcConfig>,
+    ) -> Self {
+        Self {
+            target: Target::Remote(link),
             fence: Fence::Fixed(token),
             address,
             deadline: None,
@@ -233,7 +254,10 @@ impl<C: GatewayCall> GatewayRef<C> {
     /// Why calls cannot succeed any more.
     #[must_use]
     pub fn closed(&self) -> Option<RpcError> {
-        self.sink.is_closed().then(|| self.sink.unreachable())
+        match &self.target {
+            Target::Local(sink) => sink.is_closed().then(|| sink.unreachable()),
+            Target::Remote(link) => link.ended(),
+        }
     }
 
     /// Sends a call and waits for its answer.
@@ -254,7 +278,7 @@ impl<C: GatewayCall> GatewayRef<C> {
                 .deadline
                 .or(method.timeout)
                 .unwrap_or(Deadline::After(this.config.ask_timeout));
-            let answer = this.ask_without_deadline(arguments, make);
+            let answer = this.ask_within(method, deadline, arguments, make);
             match deadline {
                 Deadline::Never => answer.await,
                 Deadline::After(after) => {
@@ -273,23 +297,43 @@ impl<C: GatewayCall> GatewayRef<C> {
         }
     }
 
-    async fn ask_without_deadline<A, T: Send + 'static>(
+    async fn ask_within<A, T>(
         &self,
+        method: &'static Method,
+        deadline: Deadline,
         arguments: A,
         make: fn(A, Responder<T>) -> C,
-    ) -> Result<T, RpcError> {
-        let slot = match self.sink.try_reserve() {
+    ) -> Result<T, RpcError>
+    where
+        A: Serialize,
+        T: DeserializeOwned + Send + 'static,
+    {
+        let sink = match &self.target {
+            Target::Local(sink) => sink,
+            Target::Remote(link) => {
+                let body = encode(method, &arguments)?;
+                drop(arguments);
+                let deadline = match deadline {
+                    Deadline::After(after) => Some(after),
+                    Deadline::Never => None,
+                };
+                let link = Arc::clone(link);
+                let answer = link.ask(method, self.token(), deadline, body).await?;
+                return decode(&answer).map_err(|reason| RpcError::Decode {
+                    what: format!("answer of {method}"),
+                    reason,
+                });
+            }
+        };
+        let slot = match sink.try_reserve() {
             Ok(slot) => Some(slot),
             Err(NoSlot::Closed) => None,
-            Err(NoSlot::Full) => self.sink.reserve().await,
+            Err(NoSlot::Full) => sink.reserve().await,
         };
-        let slot = slot.ok_or_else(|| self.sink.unreachable())?;
+        let slot = slot.ok_or_else(|| sink.unreachable())?;
         let (responder, answer) = Responder::local();
-        self.sink
-            .send(slot, make(arguments, responder), self.token())?;
-        answer
-            .await
-            .unwrap_or_else(|_| Err(self.sink.unreachable()))
+        sink.send(slot, make(arguments, responder), self.token())?;
+        answer.await.unwrap_or_else(|_| Err(sink.unreachable()))
     }
 
     /// Sends a call that is not answered.
@@ -302,18 +346,39 @@ impl<C: GatewayCall> GatewayRef<C> {
         arguments: A,
         make: fn(A) -> C,
     ) -> Result<(), RpcError> {
-        let _ = method;
-        let slot = self.sink.try_reserve().map_err(|reason| match reason {
-            NoSlot::Full => self.sink.overloaded(),
-            NoSlot::Closed => self.sink.unreachable(),
-        })?;
-        self.sink.send(slot, make(arguments), self.token())
+        match &self.target {
+            Target::Local(sink) => {
+                let slot = sink.try_reserve().map_err(|reason| match reason {
+                    NoSlot::Full => sink.overloaded(),
+                    NoSlot::Closed => sink.unreachable(),
+                })?;
+                sink.send(slot, make(arguments), self.token())
+            }
+            Target::Remote(link) => link.tell(method, self.token(), encode(method, &arguments)?),
+        }
     }
 
     fn token(&self) -> Option<FencingToken> {
-        match self.fence {
-            Fence::Fixed(token) => token,
-            Fence::Own => self.sink.own_token(),
+        match (self.fence, &self.target) {
+            (Fence::Fixed(token), _) => token,
+            (Fence::Own, Target::Local(sink)) => sink.own_token(),
+            (Fence::Own, Target::Remote(_)) => None,
+        }
+    }
+}
+
+fn encode<A: Serialize>(method: &Method, arguments: &A) -> Result<Vec<u8>, RpcError> {
+    postcard::to_stdvec(arguments).map_err(|error| RpcError::Decode {
+        what: format!("request of {method}"),
+        reason: error.to_string(),
+    })
+}
+
+impl<C> Clone for Target<C> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Local(sink) => Self::Local(Arc::clone(sink)),
+            Self::Remote(link) => Self::Remote(Arc::clone(link)),
         }
     }
 }
@@ -321,7 +386,7 @@ impl<C: GatewayCall> GatewayRef<C> {
 impl<C> Clone for GatewayRef<C> {
     fn clone(&self) -> Self {
         Self {
-            sink: Arc::clone(&self.sink),
+            target: self.target.clone(),
             fence: self.fence,
             address: Arc::clone(&self.address),
             deadline: self.deadline,

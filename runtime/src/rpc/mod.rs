@@ -2,6 +2,7 @@
 
 mod address;
 mod answer;
+mod budget;
 mod builder;
 mod config;
 mod context;
@@ -11,15 +12,21 @@ mod error;
 mod gateway;
 mod handle;
 mod lifecycle;
+mod link;
 mod mailbox;
 mod main_thread;
+mod outbox;
+mod pending;
 mod registry;
 mod responder;
 mod runner;
+mod serve;
 mod served;
 mod service;
+mod stats;
 mod sync;
 mod termination;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +43,7 @@ pub use handle::EndpointHandle;
 pub use main_thread::{MainThread, Scheduled};
 pub use registry::SpawnError;
 pub use service::{RpcService, RpcServiceBuilder};
+pub use stats::RpcStats;
 pub use termination::TerminationError;
 pub use thalweg_macros::gateway;
 

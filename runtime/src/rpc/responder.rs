@@ -4,9 +4,11 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
 };
 
 use serde::Serialize;
+use thalweg_transport::now;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +38,8 @@ pub trait ReplyPort: Send + Sync + fmt::Debug {
     fn answer(self: Box<Self>, result: Result<Vec<u8>, RpcError>);
     /// Cancelled when the caller gives up or its connection ends.
     fn cancelled(&self) -> &CancellationToken;
+    /// When the caller stops waiting.
+    fn deadline(&self) -> Option<Instant>;
 }
 
 impl<T: Send + 'static> Responder<T> {
@@ -77,7 +81,10 @@ impl<T: Send + 'static> Responder<T> {
     pub fn is_cancelled(&self) -> bool {
         match &self.0 {
             Port::Local(sender) => sender.is_closed(),
-            Port::Remote(reply, _) => reply.cancelled().is_cancelled(),
+            Port::Remote(reply, _) => {
+                reply.cancelled().is_cancelled()
+                    || reply.deadline().is_some_and(|deadline| deadline <= now())
+            }
             Port::Nobody => false,
         }
     }
@@ -85,7 +92,15 @@ impl<T: Send + 'static> Responder<T> {
     async fn cancelled(&mut self) {
         match &mut self.0 {
             Port::Local(sender) => sender.closed().await,
-            Port::Remote(reply, _) => reply.cancelled().cancelled().await,
+            Port::Remote(reply, _) => {
+                let cancelled = reply.cancelled().cancelled();
+                match reply.deadline() {
+                    Some(deadline) => {
+                        let _ = tokio::time::timeout_at(deadline.into(), cancelled).await;
+                    }
+                    None => cancelled.await,
+                }
+            }
             Port::Nobody => std::future::pending().await,
         }
     }

@@ -3,23 +3,27 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use thalweg_transport::{ConfigError, Connections, ResourceId, Shutdown};
+use thalweg_transport::{ConfigError, Connections, ResourceId, Shutdown, StreamKind};
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 
 use super::{
     address::RpcAddress,
+    budget::{Budgets, PeerBudget},
     builder::EndpointBuilder,
     config::RpcConfig,
     endpoint::Endpoint,
     error::RpcError,
     gateway::{Gateway, GatewayRef},
+    link::Link,
     registry::{AnyEndpoint, Registry, SpawnError},
+    serve::RpcHandler,
+    stats::{Counters, RpcStats},
     sync::lock,
     termination::TerminationError,
 };
@@ -37,6 +41,9 @@ struct Inner {
     runtime: Handle,
     connections: Option<Arc<dyn Connections>>,
     registry: Mutex<Registry>,
+    outgoing: Budgets,
+    incoming: Budgets,
+    counters: Counters,
     counter: AtomicU64,
     tasks: Shutdown,
     failure: watch::Sender<Option<TerminationError>>,
@@ -89,10 +96,17 @@ impl RpcServiceBuilder {
             runtime,
             connections: self.connections,
             registry: Mutex::new(Registry::default()),
+            outgoing: Budgets::default(),
+            incoming: Budgets::default(),
+            counters: Counters::default(),
             counter: AtomicU64::new(0),
             tasks: Shutdown::new(),
             failure: watch::Sender::new(None),
         }));
+        if let Some(connections) = &service.0.connections {
+            let handler = RpcHandler(WeakService(Arc::downgrade(&service.0)));
+            connections.register(StreamKind::RPC, Arc::new(handler));
+        }
         Ok(service)
     }
 }
@@ -133,6 +147,12 @@ impl RpcService {
         self.0.connections.as_ref().map(|c| c.local_addr().port())
     }
 
+    /// Counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> RpcStats {
+        self.0.counters.snapshot()
+    }
+
     /// The runtime on which endpoints run, for work that is no main-thread work.
     #[must_use]
     pub fn runtime(&self) -> &Handle {
@@ -171,16 +191,29 @@ impl RpcService {
         address: &RpcAddress,
         token: Option<FencingToken>,
     ) -> Result<G, RpcError> {
-        if lock(&self.0.registry).is_stopped() {
+        if self.is_stopped() {
             return Err(self.stopped());
         }
         if self.is_local(address) {
             return self.connect_locally(address, token);
         }
-        Err(RpcError::RecipientUnreachable {
-            address: address.to_string(),
-            reason: "the service is local".to_owned(),
-        })
+        let after = self.0.config.ask_timeout;
+        let (link, address) = timeout(after, Link::open(self, address, G::NAME))
+            .await
+            .unwrap_or_else(|_| {
+                Err(RpcError::TimedOut {
+                    method: format!("connect to {}", G::NAME),
+                    address: address.to_string(),
+                    after,
+                    caller: None,
+                })
+            })?;
+        Ok(G::from_ref(GatewayRef::remote(
+            Arc::new(link),
+            token,
+            address,
+            Arc::clone(&self.0.config),
+        )))
     }
 
     fn connect_locally<G: Gateway>(
@@ -264,6 +297,26 @@ impl RpcService {
         &self.0.config
     }
 
+    pub(super) fn connections(&self) -> Option<&Arc<dyn Connections>> {
+        self.0.connections.as_ref()
+    }
+
+    pub(super) fn outgoing_budget(&self, peer: &str) -> Arc<PeerBudget> {
+        self.0.outgoing.of(peer, &self.0.config)
+    }
+
+    pub(super) fn incoming_budget(&self, peer: &str) -> Arc<PeerBudget> {
+        self.0.incoming.of(peer, &self.0.config)
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        lock(&self.0.registry).is_stopped()
+    }
+
     pub(super) fn tasks(&self) -> &Shutdown {
         &self.0.tasks
     }
@@ -324,6 +377,21 @@ impl RpcService {
         };
         let same_node = address.peer().is_none_or(|peer| *peer == self.0.id);
         same_node && self.address().is_some_and(|own| own == host_port)
+    }
+}
+
+/// A service, for the handler that its own connections hold.
+pub(super) struct WeakService(Weak<Inner>);
+
+impl WeakService {
+    pub(super) fn upgrade(&self) -> Option<RpcService> {
+        self.0.upgrade().map(RpcService)
+    }
+}
+
+impl fmt::Debug for WeakService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakService")
     }
 }
 

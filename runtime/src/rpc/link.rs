@@ -1,0 +1,418 @@
+//! The caller's end of a gateway stream.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use thalweg_transport::{
+    ErrorCode, Lease, PeerStream, RecvStream, SendStream, StreamError, StreamKind, TransportError,
+};
+use tokio::{sync::oneshot, time::timeout};
+
+use super::{
+    address::RpcAddress,
+    budget::{PeerBudget, Permit},
+    error::RpcError,
+    gateway::decode,
+    outbox::{NotQueued, Outbox},
+    pending::PendingCalls,
+    service::RpcService,
+    sync::lock,
+    wire::{self, Decoder, Frame, Head},
+};
+use crate::ids::FencingToken;
+
+/// A gateway stream, held by its clients and their calls. The last one closes it; what was told before still goes out.
+#[derive(Debug)]
+pub(super) struct Link {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    address: Arc<RpcAddress>,
+    service: RpcService,
+    outbox: Outbox,
+    calls: Mutex<Calls>,
+    budget: Arc<PeerBudget>,
+    /// The smaller of both sides' limits.
+    max_frame: u32,
+}
+
+#[derive(Debug)]
+struct Calls {
+    pending: PendingCalls<Waiter>,
+    /// Why the stream ended.
+    ended: Option<RpcError>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    answer: oneshot::Sender<Result<Bytes, RpcError>>,
+    _permit: Permit,
+}
+
+/// A stream that is welcome, before its task runs.
+struct Opened {
+    lease: Lease,
+    stream: PeerStream,
+    decoder: Decoder,
+    address: RpcAddress,
+    max_frame: u32,
+}
+
+impl Link {
+    /// Opens a stream to a gateway of another node. Cancel-safe.
+    pub(super) async fn open(
+        service: &RpcService,
+        address: &RpcAddress,
+        gateway: &str,
+    ) -> Result<(Self, Arc<RpcAddress>), RpcError> {
+        let unreachable = || RpcError::RecipientUnreachable {
+            address: address.to_string(),
+            reason: "the service is local".to_owned(),
+        };
+        let connections = service.connections().ok_or_else(unreachable)?;
+        let connection = address.connection().ok_or_else(unreachable)?;
+        let key = connection.to_string();
+        let lease = connections
+            .acquire(connection)
+            .await
+            .map_err(|error| RpcError::connection(address, &error))?;
+        let opened = shake_hands(service, lease, address, gateway).await?;
+        let address = Arc::new(opened.address.clone());
+        let shared = Arc::new(Shared {
+            address: Arc::clone(&address),
+            service: service.clone(),
+            outbox: Outbox::new(service.config().max_pending_bytes),
+            calls: Mutex::new(Calls {
+                pending: PendingCalls::new(),
+                ended: None,
+            }),
+            budget: service.outgoing_budget(&key),
+            max_frame: opened.max_frame,
+        });
+        service
+            .tasks()
+            .spawn_on(run(Arc::clone(&shared), opened), connections.runtime());
+        Ok((Self { shared }, address))
+    }
+
+    /// Why the stream ended, or `None` while it lives.
+    pub(super) fn ended(&self) -> Option<RpcError> {
+        lock(&self.shared.calls).ended.clone()
+    }
+
+    /// Sends a request and waits for its answer. Dropping the future cancels the call.
+    pub(super) async fn ask(
+        self: Arc<Self>,
+        method: &'static super::Method,
+        token: Option<FencingToken>,
+        deadline: Option<Duration>,
+        body: Vec<u8>,
+    ) -> Result<Bytes, RpcError> {
+        let shared = &self.shared;
+        shared.check_size(method, &body)?;
+        let permit = shared.budget.take(body.len())?;
+        let (answer, receiver) = oneshot::channel();
+        let call = {
+            let mut calls = lock(&shared.calls);
+            if let Some(error) = &calls.ended {
+                return Err(error.clone());
+            }
+            calls.pending.issue(Waiter {
+                answer,
+                _permit: permit,
+            })
+        };
+        let guard = CancelOnDrop { shared, call };
+        let head = Head::Request {
+            call,
+            method: method.id,
+            token,
+            deadline_ms: deadline.map_or(0, |deadline| {
+                u32::try_from(deadline.as_millis().max(1)).unwrap_or(u32::MAX)
+            }),
+        };
+        shared.push(head, body)?;
+        let answer = receiver.await;
+        drop(guard);
+        answer.unwrap_or_else(|_| Err(shared.lost()))
+    }
+
+    /// Sends a message that is not answered.
+    pub(super) fn tell(
+        &self,
+        method: &'static super::Method,
+        token: Option<FencingToken>,
+        body: Vec<u8>,
+    ) -> Result<(), RpcError> {
+        let shared = &self.shared;
+        shared.check_size(method, &body)?;
+        if let Some(error) = self.ended() {
+            return Err(error);
+        }
+        let head = Head::Tell {
+            method: method.id,
+            token,
+        };
+        shared.push(head, body)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.shared.outbox.close();
+    }
+}
+
+impl Shared {
+    fn check_size(&self, method: &'static super::Method, body: &[u8]) -> Result<(), RpcError> {
+        if body.len() <= self.max_frame as usize {
+            return Ok(());
+        }
+        Err(RpcError::TooLarge {
+            what: format!("request of {method}"),
+            size: body.len() as u64,
+            limit: u64::from(self.max_frame),
+        })
+    }
+
+    fn push(&self, head: Head, body: Vec<u8>) -> Result<(), RpcError> {
+        self.outbox.push(head, body).map_err(|reason| match reason {
+            NotQueued::Full => RpcError::Overloaded {
+                what: format!("bytes to send to {}", self.address),
+                limit: self.service.config().max_pending_bytes,
+            },
+            NotQueued::Closed => self.lost(),
+        })
+    }
+
+    fn lost(&self) -> RpcError {
+        lock(&self.calls)
+            .ended
+            .clone()
+            .unwrap_or_else(|| self.service.stopped())
+    }
+
+    /// Settles an answer. Numbers that were never given break the protocol; those that are settled come late.
+    fn on_frame(&self, frame: Frame) -> Result<(), String> {
+        let (call, result) = match frame.head {
+            Head::Answer { call } => (call, Ok(frame.body)),
+            Head::Error { call } => (call, Err(read_error(&frame.body))),
+            other => return Err(format!("unexpected frame {other:?}")),
+        };
+        let waiter = {
+            let mut calls = lock(&self.calls);
+            if !calls.pending.was_issued(call) {
+                return Err(format!("answer to call {call}, which was never made"));
+            }
+            calls.pending.complete(call)
+        };
+        match waiter {
+            Some(waiter) => {
+                let _ = waiter.answer.send(result);
+            }
+            None => self.service.counters().late_answers.add(),
+        }
+        Ok(())
+    }
+
+    fn end(&self, error: &RpcError) {
+        let waiters = {
+            let mut calls = lock(&self.calls);
+            calls.ended.get_or_insert_with(|| error.clone());
+            calls.pending.drain()
+        };
+        self.outbox.close();
+        for waiter in waiters {
+            let _ = waiter.answer.send(Err(error.clone()));
+        }
+    }
+}
+
+/// Gives a call up when its future is dropped before the answer.
+struct CancelOnDrop<'a> {
+    shared: &'a Shared,
+    call: u64,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let waiter = lock(&self.shared.calls).pending.complete(self.call);
+        if waiter.is_some() {
+            // A full outbox drops it: the callee then finds out at the deadline.
+            let _ = self
+                .shared
+                .outbox
+                .push(Head::Cancel { call: self.call }, Vec::new());
+        }
+    }
+}
+
+async fn shake_hands(
+    service: &RpcService,
+    lease: Lease,
+    address: &RpcAddress,
+    gateway: &str,
+) -> Result<Opened, RpcError> {
+    let failed = |error: &TransportError| RpcError::connection(address, error);
+    let stream_failed =
+        |error: &StreamError| failed(&TransportError::from_stream(lease.peer(), error));
+    let broken = |reason: String| RpcError::Handshake {
+        address: address.to_string(),
+        reason,
+    };
+    let mut stream = lease.open(StreamKind::RPC).await.map_err(|e| failed(&e))?;
+    // Calls go before partition data where streams compete.
+    stream.send.set_priority(PRIORITY);
+    let own_max = service.config().max_frame_size;
+    let body = wire::encode_hello(gateway, address.endpoint());
+    let head = Head::Hello {
+        lowest: wire::LOWEST_VERSION,
+        highest: wire::HIGHEST_VERSION,
+        max_frame: own_max,
+    };
+    let length = u32::try_from(body.len()).expect("two names of at most 129 bytes");
+    let mut hello = BytesMut::new();
+    head.encode(length, &mut hello);
+    hello.extend_from_slice(&body);
+    stream
+        .send
+        .write(&mut [hello.freeze()])
+        .await
+        .map_err(|e| stream_failed(&e))?;
+    let mut decoder = Decoder::new(own_max);
+    let frame = loop {
+        if let Some(frame) = decoder.next_frame().map_err(|e| broken(e.to_string()))? {
+            break frame;
+        }
+        match stream.recv.read(READ_BYTES).await {
+            Ok(Some(bytes)) => decoder.push(&bytes),
+            Ok(None) => return Err(broken("the peer ended the stream".to_owned())),
+            Err(error) => return Err(stream_failed(&error)),
+        }
+    };
+    match frame.head {
+        Head::Welcome { version, max_frame } if version == wire::HIGHEST_VERSION => {
+            let name = std::str::from_utf8(&frame.body).unwrap_or_default();
+            let address = address
+                .with_endpoint(name)
+                .map_err(|error| broken(error.to_string()))?;
+            Ok(Opened {
+                lease,
+                stream,
+                decoder,
+                address,
+                max_frame: max_frame.min(own_max),
+            })
+        }
+        Head::Refuse => Err(read_error(&frame.body)),
+        other => Err(broken(format!("unexpected frame {other:?}"))),
+    }
+}
+
+/// Reads and writes the stream to its end, then fails every call that still waits.
+async fn run(shared: Arc<Shared>, opened: Opened) {
+    let Opened {
+        lease,
+        stream,
+        mut decoder,
+        ..
+    } = opened;
+    let PeerStream {
+        peer,
+        mut send,
+        mut recv,
+    } = stream;
+    let failed = |error: &StreamError| {
+        RpcError::connection(&shared.address, &TransportError::from_stream(&peer, error))
+    };
+    let mut code = ErrorCode::NO_ERROR;
+    let error = {
+        let read = async {
+            loop {
+                match decoder.next_frame() {
+                    Ok(Some(frame)) => {
+                        if let Err(reason) = shared.on_frame(frame) {
+                            return broken(&shared, reason);
+                        }
+                    }
+                    Ok(None) => match recv.read(READ_BYTES).await {
+                        Ok(Some(bytes)) => decoder.push(&bytes),
+                        Ok(None) => return ended_by_peer(&shared),
+                        Err(error) => return failed(&error),
+                    },
+                    Err(error) => return broken(&shared, error.to_string()),
+                }
+                tokio::task::coop::consume_budget().await;
+            }
+        };
+        let write = async {
+            match shared.outbox.write_to(&mut send).await {
+                // Nobody calls any more: the callee reads what was told, and then ends the stream.
+                Ok(()) => std::future::pending().await,
+                Err(error) => failed(&error),
+            }
+        };
+        tokio::pin!(read, write);
+        let stopped = shared.service.tasks().cancelled();
+        tokio::select! {
+            error = &mut read => error,
+            error = &mut write => error,
+            () = stopped => {
+                let error = shared.service.stopped();
+                shared.end(&error);
+                // What was told before goes out, if the peer reads it soon.
+                let _ = timeout(FLUSH, async { tokio::select! { _ = read => {}, _ = write => {} } }).await;
+                code = ErrorCode::SHUTTING_DOWN;
+                error
+            }
+        }
+    };
+    if let RpcError::Decode { .. } = &error {
+        tracing::warn!(peer = %peer, %error, "rpc stream broken by its peer");
+        code = ErrorCode::STREAM_PROTOCOL;
+    }
+    shared.end(&error);
+    send.reset(code);
+    recv.stop(code);
+    drop(lease);
+}
+
+fn broken(shared: &Shared, reason: String) -> RpcError {
+    RpcError::Decode {
+        what: format!("stream from {}", shared.address),
+        reason,
+    }
+}
+
+fn ended_by_peer(shared: &Shared) -> RpcError {
+    RpcError::Connection {
+        address: shared.address.to_string(),
+        message: "the peer ended the stream".to_owned(),
+        retryable: true,
+    }
+}
+
+/// The error in a frame; one that this side does not know is an error, too.
+fn read_error(body: &[u8]) -> RpcError {
+    decode::<RpcError>(body).map_or_else(
+        |reason| RpcError::Decode {
+            what: "error answer".to_owned(),
+            reason,
+        },
+        RpcError::sanitized,
+    )
+}
+
+/// Above partition data, which has 0.
+pub(super) const PRIORITY: i32 = 10;
+
+/// Fits a cache and a few TLS records.
+pub(super) const READ_BYTES: usize = 64 * 1024;
+
+/// A peer that reads at all reads within a second.
+pub(super) const FLUSH: Duration = Duration::from_secs(1);

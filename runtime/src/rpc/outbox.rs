@@ -1,0 +1,166 @@
+//! Frames that wait to be written on one stream.
+
+use std::{collections::VecDeque, sync::Mutex};
+
+use bytes::{Bytes, BytesMut};
+use thalweg_transport::{BoxSendStream, SendStream, StreamError};
+use tokio::sync::Notify;
+
+use super::{sync::lock, wire::Head};
+
+/// A bounded queue of frames with one writer. Small frames are joined, so that many calls need one write.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    queue: Mutex<Queue>,
+    ready: Notify,
+    max_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    chunks: VecDeque<Bytes>,
+    /// Small frames after the chunks.
+    tail: BytesMut,
+    bytes: usize,
+    closed: bool,
+}
+
+/// Why a frame was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotQueued {
+    /// The peer does not read as fast as frames come.
+    Full,
+    /// The stream is ending.
+    Closed,
+}
+
+impl Outbox {
+    pub(super) fn new(max_bytes: u64) -> Self {
+        Self {
+            queue: Mutex::new(Queue::default()),
+            ready: Notify::new(),
+            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Queues a frame; never waits. One frame is taken at any size while nothing waits.
+    pub(super) fn push(&self, head: Head, body: Vec<u8>) -> Result<(), NotQueued> {
+        let length = u32::try_from(body.len()).map_err(|_| NotQueued::Full)?;
+        {
+            let mut queue = lock(&self.queue);
+            if queue.closed {
+                return Err(NotQueued::Closed);
+            }
+            let bytes = queue.bytes + MAX_HEAD_BYTES + body.len();
+            if queue.bytes > 0 && bytes > self.max_bytes {
+                return Err(NotQueued::Full);
+            }
+            queue.bytes = bytes;
+            head.encode(length, &mut queue.tail);
+            if body.len() <= JOIN_BYTES {
+                queue.tail.extend_from_slice(&body);
+            }
+            if queue.tail.len() >= JOIN_BYTES || body.len() > JOIN_BYTES {
+                let tail = queue.tail.split().freeze();
+                queue.chunks.push_back(tail);
+            }
+            if body.len() > JOIN_BYTES {
+                queue.chunks.push_back(body.into());
+            }
+        }
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// Takes no more frames; the writer finishes the stream after those that wait.
+    pub(super) fn close(&self) {
+        lock(&self.queue).closed = true;
+        self.ready.notify_one();
+    }
+
+    /// Writes frames until the outbox is closed, then finishes the stream. Not cancel-safe: after a drop the stream may
+    /// only be reset.
+    pub(super) async fn write_to(&self, stream: &mut BoxSendStream) -> Result<(), StreamError> {
+        while let Some(mut batch) = self.batch().await {
+            stream.write(&mut batch).await?;
+            // The bulk streams of the same thread must get their turn.
+            tokio::task::coop::consume_budget().await;
+        }
+        stream.finish()
+    }
+
+    async fn batch(&self) -> Option<Vec<Bytes>> {
+        loop {
+            {
+                let mut queue = lock(&self.queue);
+                let mut batch = Vec::new();
+                let mut bytes = 0;
+                while bytes < BATCH_BYTES {
+                    let Some(chunk) = queue.chunks.pop_front() else {
+                        break;
+                    };
+                    bytes += chunk.len();
+                    batch.push(chunk);
+                }
+                if bytes < BATCH_BYTES && !queue.tail.is_empty() {
+                    batch.push(queue.tail.split().freeze());
+                }
+                if queue.chunks.is_empty() && queue.tail.is_empty() {
+                    queue.bytes = 0;
+                } else {
+                    queue.bytes = queue.bytes.saturating_sub(bytes);
+                }
+                if !batch.is_empty() {
+                    return Some(batch);
+                }
+                if queue.closed {
+                    return None;
+                }
+            }
+            self.ready.notified().await;
+        }
+    }
+}
+
+/// Frames up to this size are copied together: one TLS record or a few packets.
+const JOIN_BYTES: usize = 16 * 1024;
+
+/// Most bytes that are handed over with one write.
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// A request with a token has the longest head.
+const MAX_HEAD_BYTES: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cancel(call: u64) -> Head {
+        Head::Cancel { call }
+    }
+
+    #[tokio::test]
+    async fn small_frames_are_joined_and_large_ones_keep_their_place() {
+        let outbox = Outbox::new(1 << 20);
+        outbox.push(cancel(1), Vec::new()).unwrap();
+        outbox.push(cancel(2), Vec::new()).unwrap();
+        let large = vec![7; JOIN_BYTES + 1];
+        outbox.push(Head::Answer { call: 3 }, large).unwrap();
+        outbox.push(cancel(4), Vec::new()).unwrap();
+        outbox.close();
+        let batch = outbox.batch().await.unwrap();
+        let sizes: Vec<_> = batch.iter().map(Bytes::len).collect();
+        assert_eq!(sizes, [12 + 12 + 16, JOIN_BYTES + 1, 12]);
+        assert!(outbox.batch().await.is_none());
+        assert_eq!(outbox.push(cancel(5), Vec::new()), Err(NotQueued::Closed));
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_fills_the_queue() {
+        let outbox = Outbox::new(1000);
+        outbox.push(cancel(1), vec![0; 5000]).unwrap();
+        assert_eq!(outbox.push(cancel(2), Vec::new()), Err(NotQueued::Full));
+        outbox.batch().await.unwrap();
+        outbox.push(cancel(2), Vec::new()).unwrap();
+    }
+}

@@ -1,0 +1,145 @@
+//! Calls that wait for an answer, and how many there may be. Pure.
+
+use std::collections::HashMap;
+
+/// Calls under way on one stream, by their number. Each is completed once: by its answer, by its caller giving up, or
+/// by the stream's end, whichever comes first.
+#[derive(Debug)]
+pub(super) struct PendingCalls<W> {
+    next: u64,
+    waiters: HashMap<u64, W>,
+}
+
+impl<W> PendingCalls<W> {
+    pub(super) fn new() -> Self {
+        Self {
+            next: 0,
+            waiters: HashMap::new(),
+        }
+    }
+
+    /// Numbers a call. Numbers are not used again in the life of a stream.
+    pub(super) fn issue(&mut self, waiter: W) -> u64 {
+        let call = self.next;
+        self.next += 1;
+        self.waiters.insert(call, waiter);
+        call
+    }
+
+    /// The answer of a call has come, or its caller has given up: who waits, or `None` if that was settled before.
+    pub(super) fn complete(&mut self, call: u64) -> Option<W> {
+        self.waiters.remove(&call)
+    }
+
+    /// Whether a call of this number was ever made.
+    pub(super) fn was_issued(&self, call: u64) -> bool {
+        call < self.next
+    }
+
+    /// The stream has ended: everyone who still waits.
+    pub(super) fn drain(&mut self) -> Vec<W> {
+        std::mem::take(&mut self.waiters).into_values().collect()
+    }
+}
+
+/// Bounds of what is under way to, or served for, one peer.
+#[derive(Debug)]
+pub(super) struct Budget {
+    calls: u32,
+    bytes: u64,
+    max_calls: u32,
+    max_bytes: u64,
+}
+
+/// Which bound is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    Calls(u32),
+    Bytes(u64),
+}
+
+impl Budget {
+    pub(super) fn new(max_calls: u32, max_bytes: u64) -> Self {
+        Self {
+            calls: 0,
+            bytes: 0,
+            max_calls,
+            max_bytes,
+        }
+    }
+
+    /// Counts a call with so many bytes of arguments.
+    pub(super) fn take(&mut self, bytes: u64) -> Result<(), Exceeded> {
+        if self.calls >= self.max_calls {
+            return Err(Exceeded::Calls(self.max_calls));
+        }
+        let total = self
+            .bytes
+            .checked_add(bytes)
+            .filter(|total| *total <= self.max_bytes)
+            .ok_or(Exceeded::Bytes(self.max_bytes))?;
+        self.calls += 1;
+        self.bytes = total;
+        Ok(())
+    }
+
+    /// A counted call is over.
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        self.calls -= 1;
+        self.bytes -= bytes;
+    }
+
+    pub(super) fn calls(&self) -> u32 {
+        self.calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    #[test]
+    fn late_reply_is_ignored() {
+        let mut calls = PendingCalls::new();
+        let first = calls.issue('a');
+        assert_eq!(calls.complete(first), Some('a'));
+        assert_eq!(calls.complete(first), None);
+        assert!(calls.was_issued(first));
+        assert!(!calls.was_issued(first + 1));
+    }
+
+    #[test]
+    fn a_bound_that_is_reached_is_named() {
+        let mut budget = Budget::new(2, 100);
+        budget.take(60).unwrap();
+        assert_eq!(budget.take(41), Err(Exceeded::Bytes(100)));
+        assert_eq!(budget.take(u64::MAX), Err(Exceeded::Bytes(100)));
+        budget.take(40).unwrap();
+        assert_eq!(budget.take(0), Err(Exceeded::Calls(2)));
+        budget.give_back(60);
+        budget.take(60).unwrap();
+        assert_eq!(budget.calls(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn each_call_completes_exactly_once(events in vec((any::<bool>(), 0u64..20), 0..100)) {
+            let mut calls = PendingCalls::new();
+            let mut open = BTreeSet::new();
+            for (issue, number) in events {
+                if issue {
+                    let call = calls.issue(());
+                    prop_assert!(open.insert(call));
+                } else {
+                    prop_assert_eq!(calls.complete(number).is_some(), open.remove(&number));
+                }
+            }
+            prop_assert_eq!(calls.drain().len(), open.len());
+            prop_assert_eq!(calls.drain().len(), 0);
+        }
+    }
+}

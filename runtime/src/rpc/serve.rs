@@ -1,0 +1,405 @@
+//! The callee's end of a gateway stream.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use thalweg_transport::{
+    BoxFuture, ErrorCode, Peer, PeerStream, RecvStream, SendStream, StreamHandler, now,
+};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    budget::{PeerBudget, Permit},
+    error::RpcError,
+    gateway::Method,
+    link::{FLUSH, PRIORITY, READ_BYTES},
+    outbox::{NotQueued, Outbox},
+    responder::{BoxReply, ReplyPort},
+    served::{RemoteCall, ServedGateway},
+    service::{RpcService, WeakService},
+    sync::lock,
+    wire::{self, Decoder, Frame, Head},
+};
+
+/// Serves the gateway streams of peers.
+#[derive(Debug)]
+pub(super) struct RpcHandler(pub(super) WeakService);
+
+impl StreamHandler for RpcHandler {
+    fn handle(&self, stream: PeerStream) -> BoxFuture<'static, ()> {
+        match self.0.upgrade() {
+            Some(service) => Box::pin(serve(service, stream)),
+            None => Box::pin(refuse_stream(stream)),
+        }
+    }
+}
+
+/// One stream, shared with the calls that it brought.
+#[derive(Debug)]
+struct Session {
+    service: RpcService,
+    peer: Arc<Peer>,
+    address: String,
+    methods: &'static [Method],
+    outbox: Outbox,
+    calls: Mutex<HashMap<u64, CancellationToken>>,
+    budget: Arc<PeerBudget>,
+    /// The smaller of both sides' limits.
+    max_frame: u32,
+    /// The peer does not read its answers.
+    overflow: CancellationToken,
+}
+
+async fn refuse_stream(mut stream: PeerStream) {
+    stream.send.reset(ErrorCode::SHUTTING_DOWN);
+    stream.recv.stop(ErrorCode::SHUTTING_DOWN);
+}
+
+async fn serve(service: RpcService, stream: PeerStream) {
+    let PeerStream {
+        peer,
+        mut send,
+        mut recv,
+    } = stream;
+    send.set_priority(PRIORITY);
+    let mut decoder = Decoder::new(service.config().max_frame_size);
+    let hello = async {
+        loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => return Ok(frame),
+                Ok(None) => match recv.read(READ_BYTES).await {
+                    Ok(Some(bytes)) => decoder.push(&bytes),
+                    Ok(None) | Err(_) => return Err(ErrorCode::STREAM_PROTOCOL),
+                },
+                Err(error) => {
+                    tracing::debug!(%error, "malformed rpc hello");
+                    return Err(ErrorCode::STREAM_PROTOCOL);
+                }
+            }
+        }
+    };
+    let hello = timeout(HELLO_TIMEOUT, hello)
+        .await
+        .unwrap_or(Err(ErrorCode::TIMED_OUT));
+    let code = match hello {
+        Err(code) => code,
+        Ok(frame) => match welcome(&service, &frame) {
+            Err(Rejection::Protocol) => ErrorCode::STREAM_PROTOCOL,
+            Err(Rejection::Refused(error)) => {
+                let outbox = Outbox::new(u64::MAX);
+                let _ = outbox.push(Head::Refuse, encode_error(error));
+                outbox.close();
+                let _ = timeout(FLUSH, outbox.write_to(&mut send)).await;
+                return;
+            }
+            Ok(welcome) => {
+                let session = Session::new(service, peer, &welcome);
+                let own_max = session.service.config().max_frame_size;
+                let head = Head::Welcome {
+                    version: welcome.version,
+                    max_frame: own_max,
+                };
+                let _ = session.outbox.push(head, welcome.name.into_bytes());
+                run(&session, &welcome.gateway, decoder, &mut send, &mut recv).await
+            }
+        },
+    };
+    if code != ErrorCode::NO_ERROR {
+        send.reset(code);
+        recv.stop(code);
+    }
+}
+
+struct Welcome {
+    version: u8,
+    max_frame: u32,
+    name: String,
+    address: String,
+    gateway: ServedGateway,
+}
+
+enum Rejection {
+    Protocol,
+    Refused(RpcError),
+}
+
+fn welcome(service: &RpcService, frame: &Frame) -> Result<Welcome, Rejection> {
+    let Head::Hello {
+        lowest,
+        highest,
+        max_frame,
+    } = frame.head
+    else {
+        return Err(Rejection::Protocol);
+    };
+    let (gateway, name) = wire::decode_hello(&frame.body).map_err(|_| Rejection::Protocol)?;
+    let handshake = |reason: String| {
+        Rejection::Refused(RpcError::Handshake {
+            address: name.to_owned(),
+            reason,
+        })
+    };
+    let version = wire::common_version(lowest, highest).ok_or_else(|| {
+        handshake(format!(
+            "no common protocol version: {lowest} to {highest} offered, {} to {} known",
+            wire::LOWEST_VERSION,
+            wire::HIGHEST_VERSION
+        ))
+    })?;
+    if service.is_stopped() {
+        return Err(Rejection::Refused(service.stopped()));
+    }
+    let endpoint = service.look_up(name).ok_or_else(|| {
+        Rejection::Refused(RpcError::RecipientUnreachable {
+            address: name.to_owned(),
+            reason: format!("node {} has no such endpoint", service.id()),
+        })
+    })?;
+    let gateway = endpoint
+        .gateway(gateway)
+        .ok_or_else(|| handshake(format!("the endpoint does not serve gateway {gateway}")))?;
+    Ok(Welcome {
+        version,
+        max_frame,
+        name: endpoint.name().to_owned(),
+        address: endpoint.address().to_string(),
+        gateway: gateway.clone(),
+    })
+}
+
+async fn run(
+    session: &Arc<Session>,
+    gateway: &ServedGateway,
+    mut decoder: Decoder,
+    send: &mut thalweg_transport::BoxSendStream,
+    recv: &mut thalweg_transport::BoxRecvStream,
+) -> ErrorCode {
+    let read = async {
+        loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => {
+                    if let Err(reason) = session.on_frame(gateway, frame) {
+                        return session.broken(&reason);
+                    }
+                }
+                Ok(None) => match recv.read(READ_BYTES).await {
+                    Ok(Some(bytes)) => decoder.push(&bytes),
+                    Ok(None) if decoder.is_empty() => return ErrorCode::NO_ERROR,
+                    Ok(None) => return session.broken("the stream ends within a frame"),
+                    Err(_) => return ErrorCode::CANCELLED,
+                },
+                Err(error) => return session.broken(&error.to_string()),
+            }
+            tokio::task::coop::consume_budget().await;
+        }
+    };
+    let write = async {
+        match session.outbox.write_to(send).await {
+            Ok(()) => ErrorCode::NO_ERROR,
+            Err(_) => ErrorCode::CANCELLED,
+        }
+    };
+    tokio::pin!(read, write);
+    let code = tokio::select! {
+        code = &mut read => code,
+        code = &mut write => code,
+        () = session.overflow.cancelled() => {
+            tracing::warn!(peer = %session.peer, "peer does not read its answers: rpc stream reset");
+            ErrorCode::LIMIT_EXCEEDED
+        }
+        () = session.service.tasks().cancelled() => ErrorCode::SHUTTING_DOWN,
+    };
+    session.cancel_calls();
+    session.outbox.close();
+    let gone = matches!(code, ErrorCode::NO_ERROR | ErrorCode::SHUTTING_DOWN);
+    if gone && timeout(FLUSH, write).await == Ok(ErrorCode::NO_ERROR) {
+        return ErrorCode::NO_ERROR;
+    }
+    code
+}
+
+impl Session {
+    fn new(service: RpcService, peer: Peer, welcome: &Welcome) -> Arc<Self> {
+        let config = service.config();
+        Arc::new(Self {
+            outbox: Outbox::new(config.max_pending_bytes),
+            budget: service.incoming_budget(peer.id.as_str()),
+            max_frame: welcome.max_frame.min(config.max_frame_size),
+            address: welcome.address.clone(),
+            methods: welcome.gateway.methods,
+            calls: Mutex::new(HashMap::new()),
+            overflow: CancellationToken::new(),
+            peer: Arc::new(peer),
+            service,
+        })
+    }
+
+    fn on_frame(self: &Arc<Self>, gateway: &ServedGateway, frame: Frame) -> Result<(), String> {
+        match frame.head {
+            Head::Request {
+                call,
+                method,
+                token,
+                deadline_ms,
+            } => {
+                let cancelled = CancellationToken::new();
+                if lock(&self.calls).insert(call, cancelled.clone()).is_some() {
+                    return Err(format!("call {call} is already under way"));
+                }
+                let permit = self.budget.take(frame.body.len());
+                let (permit, refused) = match permit {
+                    Ok(permit) => (Some(permit), None),
+                    Err(error) => (None, Some(error)),
+                };
+                let deadline = (deadline_ms > 0)
+                    .then(|| now().checked_add(Duration::from_millis(deadline_ms.into())))
+                    .flatten();
+                let reply: BoxReply = Box::new(RemoteReply {
+                    session: Arc::clone(self),
+                    call,
+                    method,
+                    cancelled,
+                    deadline,
+                    answered: false,
+                    _permit: permit,
+                });
+                if let Some(error) = refused {
+                    self.service.counters().overloaded.add();
+                    reply.answer(Err(error));
+                    return Ok(());
+                }
+                self.service.counters().calls_served.add();
+                let _ = gateway.remote().dispatch(RemoteCall {
+                    peer: &self.peer,
+                    method,
+                    token,
+                    body: &frame.body,
+                    reply: Some(reply),
+                });
+            }
+            Head::Tell { method, token } => {
+                let told = gateway.remote().dispatch(RemoteCall {
+                    peer: &self.peer,
+                    method,
+                    token,
+                    body: &frame.body,
+                    reply: None,
+                });
+                if let Err(error) = told {
+                    self.service.counters().dropped_tells.add();
+                    tracing::debug!(peer = %self.peer, %error, "message dropped");
+                }
+            }
+            Head::Cancel { call } => {
+                if let Some(cancelled) = lock(&self.calls).remove(&call) {
+                    cancelled.cancel();
+                }
+            }
+            other => return Err(format!("unexpected frame {other:?}")),
+        }
+        Ok(())
+    }
+
+    fn answer(&self, call: u64, method: u32, result: Result<Vec<u8>, RpcError>) {
+        if lock(&self.calls).remove(&call).is_none() {
+            return;
+        }
+        let result = result.and_then(|body| {
+            if body.len() <= self.max_frame as usize {
+                return Ok(body);
+            }
+            Err(RpcError::TooLarge {
+                what: format!("answer of {}", self.method_name(method)),
+                size: body.len() as u64,
+                limit: u64::from(self.max_frame),
+            })
+        });
+        let (head, body) = match result {
+            Ok(body) => (Head::Answer { call }, body),
+            Err(error) => (Head::Error { call }, encode_error(error)),
+        };
+        if self.outbox.push(head, body) == Err(NotQueued::Full) {
+            self.overflow.cancel();
+        }
+    }
+
+    fn method_name(&self, id: u32) -> String {
+        self.methods
+            .iter()
+            .find(|method| method.id == id)
+            .map_or_else(|| format!("method {id:#010x}"), ToString::to_string)
+    }
+
+    fn cancel_calls(&self) {
+        let calls = std::mem::take(&mut *lock(&self.calls));
+        for cancelled in calls.into_values() {
+            cancelled.cancel();
+        }
+    }
+
+    fn broken(&self, reason: &str) -> ErrorCode {
+        tracing::warn!(peer = %self.peer, reason, "rpc stream broken by its peer");
+        ErrorCode::STREAM_PROTOCOL
+    }
+}
+
+/// The way back to the caller of one request.
+#[derive(Debug)]
+struct RemoteReply {
+    session: Arc<Session>,
+    call: u64,
+    method: u32,
+    cancelled: CancellationToken,
+    deadline: Option<Instant>,
+    answered: bool,
+    _permit: Option<Permit>,
+}
+
+impl ReplyPort for RemoteReply {
+    fn answer(mut self: Box<Self>, result: Result<Vec<u8>, RpcError>) {
+        self.answered = true;
+        self.session.answer(self.call, self.method, result);
+    }
+
+    fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+impl Drop for RemoteReply {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        let late = self.deadline.is_some_and(|deadline| deadline <= now());
+        let error = if late {
+            RpcError::TimedOut {
+                method: self.session.method_name(self.method),
+                address: self.session.address.clone(),
+                after: Duration::ZERO,
+                caller: None,
+            }
+        } else {
+            RpcError::RecipientUnreachable {
+                address: self.session.address.clone(),
+                reason: "the endpoint terminated before it answered".to_owned(),
+            }
+        };
+        self.session.answer(self.call, self.method, Err(error));
+    }
+}
+
+fn encode_error(error: RpcError) -> Vec<u8> {
+    postcard::to_stdvec(&error.sanitized()).expect("texts and numbers have an encoding")
+}
+
+/// As for the hello of a connection.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,0 +1,7 @@
+//! What integration tests share: certificates, and the crate's own backends ready for the conformance suite.
+
+mod backends;
+mod certificates;
+
+pub use backends::{MemBackend, QuicBackend};
+pub use certificates::{TestAuthority, TestCredentials};

@@ -1,0 +1,201 @@
+//! One dial: attempts, pauses, hello, all within one budget.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use thiserror::Error;
+use tokio::time::{sleep, timeout};
+
+use super::{
+    Local,
+    introduce::{IntroduceError, introduce_dialled},
+    live::{Live, LiveConnection},
+};
+use crate::{
+    addr::{ConnectionId, resolve},
+    clock::now,
+    error::{Cause, ConnectError, ConnectionError, ErrorCode, StreamError},
+    handler::chain,
+    proto::backoff::Backoff,
+    stream::BoxFuture,
+    transport::{Connection, Transport},
+};
+
+/// Dials with a backend, without its type.
+pub(crate) trait Dial: Send + Sync {
+    /// Dials a peer; the whole dial takes at most `connect_timeout`. Runs on the network runtime.
+    fn dial(
+        &self,
+        to: ConnectionId,
+    ) -> BoxFuture<'static, Result<Arc<dyn LiveConnection>, ConnectError>>;
+}
+
+/// Dials with one backend.
+pub(crate) struct Dialler<T> {
+    transport: Arc<T>,
+    local: Arc<Local>,
+}
+
+impl<T: Transport> Dialler<T> {
+    pub(crate) fn new(transport: Arc<T>, local: Arc<Local>) -> Self {
+        Self { transport, local }
+    }
+}
+
+impl<T> fmt::Debug for Dialler<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dialler")
+    }
+}
+
+impl<T: Transport> Dial for Dialler<T> {
+    fn dial(
+        &self,
+        to: ConnectionId,
+    ) -> BoxFuture<'static, Result<Arc<dyn LiveConnection>, ConnectError>> {
+        let (transport, local) = (Arc::clone(&self.transport), Arc::clone(&self.local));
+        Box::pin(async move {
+            let attempts = AtomicU32::new(0);
+            let budget = local.config.connect_timeout;
+            let dial = attempt_until_done(&*transport, &local, &to, &attempts);
+            let Ok(outcome) = timeout(budget, dial).await else {
+                let under_way = attempts.load(Ordering::Relaxed);
+                return Err(ConnectError::TimedOut {
+                    address: to.address,
+                    reason: format!(
+                        "attempt {under_way} of at most {} was under way after {} ms",
+                        local.config.connect_retries + 1,
+                        budget.as_millis()
+                    ),
+                });
+            };
+            let live: Arc<dyn LiveConnection> = Arc::new(outcome?);
+            Ok(live)
+        })
+    }
+}
+
+async fn attempt_until_done<T: Transport>(
+    transport: &T,
+    local: &Local,
+    to: &ConnectionId,
+    attempts: &AtomicU32,
+) -> Result<Live<T::Connection>, ConnectError> {
+    let config = &local.config;
+    let backoff = Backoff::new(config.connect_backoff, config.connect_backoff_max);
+    let deadline = now() + config.connect_timeout;
+    loop {
+        let attempt = attempts.fetch_add(1, Ordering::Relaxed) + 1;
+        let error = match attempt_once(transport, local, to).await {
+            Ok(live) => return Ok(live),
+            Err(error) => error,
+        };
+        tracing::debug!(peer = %to, attempt, error = chain(&error), "dial attempt failed");
+        let pause = backoff.pause(attempt, fastrand::f64());
+        if !error.is_retryable() || attempt > config.connect_retries {
+            return Err(with_attempts(error, attempt, None));
+        }
+        if now() + pause >= deadline {
+            return Err(with_attempts(error, attempt, Some(config.connect_timeout)));
+        }
+        sleep(pause).await;
+    }
+}
+
+async fn attempt_once<T: Transport>(
+    transport: &T,
+    local: &Local,
+    to: &ConnectionId,
+) -> Result<Live<T::Connection>, ConnectError> {
+    let address = resolve(&to.address).await?;
+    let expected = to.peer.as_ref();
+    let connection = transport.connect(address, expected).await?;
+    match introduce_dialled(local, &connection, expected).await {
+        Ok((peer, agreement)) => Ok(Live::new(connection, peer, agreement)),
+        Err(error) => {
+            connection.close(ErrorCode::PROTOCOL, "the hello failed");
+            Err(from_introduce(&to.address, error))
+        }
+    }
+}
+
+fn from_introduce(address: &str, error: IntroduceError) -> ConnectError {
+    let address = address.to_owned();
+    match error {
+        IntroduceError::Rejected {
+            code: ErrorCode::TIMED_OUT,
+            reason,
+        } => ConnectError::TimedOut { address, reason },
+        IntroduceError::Rejected { code, reason } => ConnectError::PeerRejected {
+            address,
+            code,
+            reason,
+        },
+        IntroduceError::Stream(StreamError::Connection(ConnectionError::ClosedByPeer {
+            code,
+            reason,
+        })) => ConnectError::Refused {
+            address,
+            code,
+            reason,
+        },
+        IntroduceError::Stream(StreamError::Connection(ConnectionError::Lost { reason })) => {
+            ConnectError::Unreachable { address, reason }
+        }
+        IntroduceError::Stream(StreamError::Connection(ConnectionError::TimedOut { reason })) => {
+            ConnectError::TimedOut { address, reason }
+        }
+        IntroduceError::Stream(error) => ConnectError::Transport {
+            address,
+            source: Arc::new(error),
+        },
+    }
+}
+
+/// Says in the error's own words how often it was tried; kind and code stay.
+fn with_attempts(mut error: ConnectError, attempts: u32, out_of: Option<Duration>) -> ConnectError {
+    let tried = match (attempts, out_of) {
+        (1, None) => "after 1 attempt".to_owned(),
+        (_, None) => format!("after {attempts} attempts"),
+        (_, Some(budget)) => format!(
+            "after {attempts} attempts, with no time left of {} ms for another",
+            budget.as_millis()
+        ),
+    };
+    match &mut error {
+        ConnectError::Refused { reason, .. }
+        | ConnectError::PeerRejected { reason, .. }
+        | ConnectError::Address { reason, .. }
+        | ConnectError::Tls { reason, .. }
+        | ConnectError::TimedOut { reason, .. }
+        | ConnectError::Unreachable { reason, .. }
+        | ConnectError::Bind { reason, .. } => {
+            reason.push_str(" (");
+            reason.push_str(&tried);
+            reason.push(')');
+        }
+        ConnectError::Transport { source, .. } => {
+            *source = Arc::new(Tried {
+                tried,
+                source: Arc::clone(source),
+            });
+        }
+        ConnectError::AddressInUse { .. } | ConnectError::Cancelled { .. } => {}
+    }
+    error
+}
+
+/// A backend's error, and how often it was tried.
+#[derive(Debug, Error)]
+#[error("{tried}")]
+struct Tried {
+    tried: String,
+    #[source]
+    source: Cause,
+}

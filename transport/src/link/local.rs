@@ -1,0 +1,82 @@
+//! What the connections of a node know of the node itself.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    config::TransportConfig,
+    handler::{StreamHandler, StreamKind},
+    identity::ResourceId,
+    link::Warnings,
+    proto::hello::{Hello, HelloError},
+};
+
+/// The node's own side: settings, hello, handlers.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) config: TransportConfig,
+    pub(crate) hello: Hello,
+    /// The hello as it goes onto the wire.
+    pub(crate) hello_bytes: Bytes,
+    pub(crate) handlers: Handlers,
+    pub(crate) warnings: Warnings,
+}
+
+impl Local {
+    pub(crate) fn new(config: TransportConfig, hello: Hello) -> Result<Self, HelloError> {
+        Ok(Self {
+            config,
+            hello_bytes: hello.encode()?,
+            hello,
+            handlers: Handlers::default(),
+            warnings: Warnings::default(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> &ResourceId {
+        &self.hello.id
+    }
+
+    /// What peers hear when the node stops.
+    pub(crate) fn farewell(&self) -> String {
+        format!("node {} is shutting down", self.id())
+    }
+}
+
+/// The code that serves each kind of stream.
+#[derive(Default)]
+pub(crate) struct Handlers(RwLock<HashMap<StreamKind, Arc<dyn StreamHandler>>>);
+
+impl Handlers {
+    pub(crate) fn register(&self, kind: StreamKind, handler: Arc<dyn StreamHandler>) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let replaced = table.insert(kind, handler);
+        drop(table);
+        drop(replaced);
+    }
+
+    pub(crate) fn find(&self, kind: StreamKind) -> Option<Arc<dyn StreamHandler>> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&kind).cloned()
+    }
+
+    /// Lets go of all handlers, which may hold the node themselves.
+    pub(crate) fn clear(&self) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let handlers = std::mem::take(&mut *table);
+        drop(table);
+        drop(handlers);
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(table.keys()).finish()
+    }
+}

@@ -1,0 +1,89 @@
+//! The two bytes at the start of every stream.
+
+use bytes::Bytes;
+
+use crate::{
+    error::{ErrorCode, StreamError},
+    handler::StreamKind,
+    transport::{RecvStream, SendStream},
+};
+
+/// The version of the stream protocols: the second byte of every stream, after its [`StreamKind`].
+pub const STREAM_VERSION: u8 = 1;
+
+/// The bytes that a stream of this kind starts with.
+pub(super) fn header(kind: StreamKind) -> Bytes {
+    Bytes::copy_from_slice(&[kind.0, STREAM_VERSION])
+}
+
+/// Reads kind and version, and not a byte more; `None` if the stream ends before them.
+pub(super) async fn read_header<R: RecvStream>(
+    recv: &mut R,
+) -> Result<Option<(StreamKind, u8)>, StreamError> {
+    let mut bytes = [0; 2];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let Some(chunk) = recv.read(bytes.len() - filled).await? else {
+            return Ok(None);
+        };
+        for (to, from) in bytes[filled..].iter_mut().zip(&chunk) {
+            *to = *from;
+        }
+        filled += chunk.len();
+    }
+    Ok(Some((StreamKind(bytes[0]), bytes[1])))
+}
+
+/// Calls go before data, data before blobs, where streams compete for the connection.
+pub(super) fn priority(kind: StreamKind) -> i32 {
+    match kind {
+        StreamKind::HELLO | StreamKind::RPC | StreamKind::KV_STATE => 10,
+        StreamKind::BLOB => -10,
+        _ => 0,
+    }
+}
+
+/// A sending half whose header goes out with the first write, without a write of its own.
+pub(super) struct HeaderSend<S> {
+    stream: S,
+    header: Option<Bytes>,
+}
+
+impl<S: SendStream> HeaderSend<S> {
+    /// Sets the priority of the kind, too.
+    pub(super) fn new(mut stream: S, kind: StreamKind) -> Self {
+        stream.set_priority(priority(kind));
+        Self {
+            stream,
+            header: Some(header(kind)),
+        }
+    }
+}
+
+impl<S: SendStream> SendStream for HeaderSend<S> {
+    async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), StreamError> {
+        let Some(header) = self.header.take() else {
+            return self.stream.write(chunks).await;
+        };
+        let mut all = Vec::with_capacity(chunks.len() + 1);
+        all.push(header);
+        all.extend(chunks.iter_mut().map(std::mem::take));
+        self.stream.write(&mut all).await
+    }
+
+    fn finish(&mut self) -> Result<(), StreamError> {
+        self.stream.finish()
+    }
+
+    fn reset(&mut self, code: ErrorCode) {
+        self.stream.reset(code);
+    }
+
+    fn set_priority(&mut self, priority: i32) {
+        self.stream.set_priority(priority);
+    }
+
+    async fn stopped(&mut self) -> Result<Option<ErrorCode>, StreamError> {
+        self.stream.stopped().await
+    }
+}

@@ -1,1 +1,0 @@
-//! In one process, without a network.

@@ -1,0 +1,338 @@
+//! Which connection serves whom: one dial and one connection per ConnectionId, shared and counted.
+//!
+//! What Flink's `PartitionRequestClientFactory` does, without its gaps: a failure, like a caller that went away, is never
+//! remembered for others (FLINK-19688, FLINK-20615), every waiter gets an answer of its own (FLINK-18821), and a
+//! connection that nobody wants any more when it comes is closed.
+//!
+//! ```text
+//!            acquire                 dial succeeded
+//!  (absent) ─────────► Dialling ──────────────────► Open ◄─┐ acquire, released
+//!      ▲                  │                          │ └───┘
+//!      │  dial failed,    │                          │ died, shut down
+//!      ├──────────────────┘                          ▼
+//!      │  last waiter gone     last one released   Ended
+//!      ├──────────────────────────────────────────── │ (only while somebody holds a reference)
+//!      │          close_unused, released without reuse
+//!      └──────────────────────────────────────────  Open
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+
+pub use event::{Action, CloseCause, Event, LinkId, Refused, RegistryMisuse, WaiterId};
+
+use crate::addr::ConnectionId;
+
+mod event;
+
+/// The registry. Its size follows the local callers: an entry exists for a ConnectionId that is dialled, or whose
+/// connection lives or is held.
+#[derive(Debug)]
+pub struct Registry {
+    reuse: bool,
+    shut_down: bool,
+    next_link: u64,
+    /// Dialling or open; at most one link per ConnectionId.
+    current: HashMap<ConnectionId, LinkId>,
+    links: BTreeMap<LinkId, Link>,
+    waiters: BTreeMap<WaiterId, LinkId>,
+}
+
+impl Registry {
+    /// An empty registry. With `reuse`, connections stay when their last reference is dropped.
+    #[must_use]
+    pub fn new(reuse: bool) -> Self {
+        Self {
+            reuse,
+            shut_down: false,
+            next_link: 0,
+            current: HashMap::new(),
+            links: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+        }
+    }
+
+    /// The connection that an acquire would get at once, if there is one.
+    #[must_use]
+    pub fn cached(&self, connection: &ConnectionId) -> Option<LinkId> {
+        let link = *self.current.get(connection)?;
+        matches!(self.links.get(&link), Some(Link::Open { .. })).then_some(link)
+    }
+
+    /// Connections that are open or dialled.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.current.len()
+    }
+
+    /// References that are held to a connection, ended or not.
+    #[must_use]
+    pub fn references(&self, link: LinkId) -> u64 {
+        match self.links.get(&link) {
+            Some(Link::Open { references, .. } | Link::Ended { references }) => *references,
+            Some(Link::Dialling { .. }) | None => 0,
+        }
+    }
+
+    /// Takes an event and says what is to be done, in this order.
+    ///
+    /// # Errors
+    /// [`RegistryMisuse`] for an event that cannot happen; nothing changes then.
+    pub fn on_event<E: Clone>(
+        &mut self,
+        event: Event<E>,
+    ) -> Result<Vec<Action<E>>, RegistryMisuse> {
+        match event {
+            Event::Acquire { waiter, connection } => self.on_acquire(waiter, connection),
+            Event::CallerGone { waiter } => Ok(self.on_caller_gone(waiter)),
+            Event::CloseUnused { connection } => Ok(self.on_close_unused(&connection)),
+            Event::DialFailed { link, error } => self.on_dial_failed(link, &error),
+            Event::DialSucceeded { link } => self.on_dial_succeeded(link),
+            Event::Died { link } => self.on_died(link),
+            Event::Released { link } => self.on_released(link),
+            Event::ShutDown => Ok(self.on_shut_down()),
+        }
+    }
+
+    fn on_acquire<E>(
+        &mut self,
+        waiter: WaiterId,
+        connection: ConnectionId,
+    ) -> Result<Vec<Action<E>>, RegistryMisuse> {
+        if self.waiters.contains_key(&waiter) {
+            return Err(RegistryMisuse::WaiterTaken(waiter));
+        }
+        if self.shut_down {
+            let outcome = Err(Refused::ShutDown);
+            return Ok(vec![Action::Answer { waiter, outcome }]);
+        }
+        let link = self.current.get(&connection).copied();
+        match link.and_then(|link| Some((link, self.links.get_mut(&link)?))) {
+            Some((link, Link::Open { references, .. })) => {
+                *references = references
+                    .checked_add(1)
+                    .ok_or(RegistryMisuse::TooManyReferences(link))?;
+                let outcome = Ok(link);
+                Ok(vec![Action::Answer { waiter, outcome }])
+            }
+            Some((link, Link::Dialling { waiters, .. })) => {
+                waiters.push(waiter);
+                self.waiters.insert(waiter, link);
+                Ok(vec![])
+            }
+            Some((_, Link::Ended { .. })) | None => {
+                let link = LinkId(self.next_link);
+                self.next_link += 1;
+                self.current.insert(connection.clone(), link);
+                let dialling = Link::Dialling {
+                    connection: connection.clone(),
+                    waiters: vec![waiter],
+                };
+                self.links.insert(link, dialling);
+                self.waiters.insert(waiter, link);
+                Ok(vec![Action::StartDial { link, connection }])
+            }
+        }
+    }
+
+    fn on_caller_gone<E>(&mut self, waiter: WaiterId) -> Vec<Action<E>> {
+        let Some(link) = self.waiters.remove(&waiter) else {
+            return vec![];
+        };
+        let Some(Link::Dialling { waiters, .. }) = self.links.get_mut(&link) else {
+            return vec![];
+        };
+        waiters.retain(|other| *other != waiter);
+        if !waiters.is_empty() {
+            return vec![];
+        }
+        self.forget(link);
+        vec![Action::CancelDial { link }]
+    }
+
+    fn on_close_unused<E>(&mut self, connection: &ConnectionId) -> Vec<Action<E>> {
+        // A dial always has a waiter: it is cancelled with the last one.
+        self.cached(connection)
+            .and_then(|link| self.close_if_free(link))
+            .into_iter()
+            .collect()
+    }
+
+    fn on_dial_failed<E: Clone>(
+        &mut self,
+        link: LinkId,
+        error: &E,
+    ) -> Result<Vec<Action<E>>, RegistryMisuse> {
+        self.check_known(link)?;
+        match self.links.get_mut(&link) {
+            Some(Link::Dialling { waiters, .. }) => {
+                let waiters = std::mem::take(waiters);
+                self.forget(link);
+                Ok(self.answer(waiters, &Err(Refused::Dial(error.clone()))))
+            }
+            Some(Link::Open { .. } | Link::Ended { .. }) => {
+                Err(RegistryMisuse::ReportedTwice(link))
+            }
+            None => Ok(vec![]),
+        }
+    }
+
+    fn on_dial_succeeded<E: Clone>(
+        &mut self,
+        link: LinkId,
+    ) -> Result<Vec<Action<E>>, RegistryMisuse> {
+        self.check_known(link)?;
+        match self.links.remove(&link) {
+            Some(Link::Dialling {
+                connection,
+                waiters,
+            }) => {
+                let open = Link::Open {
+                    connection,
+                    references: waiters.len() as u64,
+                };
+                self.links.insert(link, open);
+                Ok(self.answer(waiters, &Ok(link)))
+            }
+            Some(other) => {
+                self.links.insert(link, other);
+                Err(RegistryMisuse::ReportedTwice(link))
+            }
+            None => {
+                let why = if self.shut_down {
+                    CloseCause::ShutDown
+                } else {
+                    CloseCause::Unwanted
+                };
+                Ok(vec![Action::Close { link, why }])
+            }
+        }
+    }
+
+    fn on_died<E>(&mut self, link: LinkId) -> Result<Vec<Action<E>>, RegistryMisuse> {
+        self.check_known(link)?;
+        match self.links.get(&link) {
+            Some(Link::Dialling { .. }) => Err(RegistryMisuse::DiedBeforeItLived(link)),
+            Some(Link::Open { references, .. }) => {
+                let references = *references;
+                self.forget(link);
+                if references > 0 {
+                    self.links.insert(link, Link::Ended { references });
+                }
+                Ok(vec![])
+            }
+            Some(Link::Ended { .. }) | None => Ok(vec![]),
+        }
+    }
+
+    fn on_released<E>(&mut self, link: LinkId) -> Result<Vec<Action<E>>, RegistryMisuse> {
+        let too_many = RegistryMisuse::ReleasedTooOften(link);
+        match self.links.get_mut(&link) {
+            Some(Link::Open { references, .. }) => {
+                *references = references.checked_sub(1).ok_or(too_many)?;
+                if self.reuse {
+                    return Ok(vec![]);
+                }
+                Ok(self.close_if_free(link).into_iter().collect())
+            }
+            Some(Link::Ended { references }) => {
+                *references = references.checked_sub(1).ok_or(too_many)?;
+                if *references == 0 {
+                    self.links.remove(&link);
+                }
+                Ok(vec![])
+            }
+            Some(Link::Dialling { .. }) | None => Err(too_many),
+        }
+    }
+
+    fn on_shut_down<E>(&mut self) -> Vec<Action<E>> {
+        self.shut_down = true;
+        self.current.clear();
+        self.waiters.clear();
+        let mut actions = vec![];
+        for (link, state) in std::mem::take(&mut self.links) {
+            match state {
+                Link::Dialling { waiters, .. } => {
+                    actions.push(Action::CancelDial { link });
+                    actions.extend(waiters.into_iter().map(|waiter| Action::Answer {
+                        waiter,
+                        outcome: Err(Refused::ShutDown),
+                    }));
+                }
+                Link::Open { references, .. } => {
+                    let why = CloseCause::ShutDown;
+                    actions.push(Action::Close { link, why });
+                    if references > 0 {
+                        self.links.insert(link, Link::Ended { references });
+                    }
+                }
+                ended @ Link::Ended { .. } => {
+                    self.links.insert(link, ended);
+                }
+            }
+        }
+        actions
+    }
+
+    fn answer<E: Clone>(
+        &mut self,
+        waiters: Vec<WaiterId>,
+        outcome: &Result<LinkId, Refused<E>>,
+    ) -> Vec<Action<E>> {
+        let answer = |waiter| {
+            self.waiters.remove(&waiter);
+            let outcome = outcome.clone();
+            Action::Answer { waiter, outcome }
+        };
+        waiters.into_iter().map(answer).collect()
+    }
+
+    fn close_if_free<E>(&mut self, link: LinkId) -> Option<Action<E>> {
+        if self.references(link) > 0 {
+            return None;
+        }
+        self.forget(link);
+        let why = CloseCause::Unused;
+        Some(Action::Close { link, why })
+    }
+
+    /// Removes a link, and its ConnectionId if that is still this link's.
+    fn forget(&mut self, link: LinkId) {
+        if let Some(Link::Dialling { connection, .. } | Link::Open { connection, .. }) =
+            self.links.remove(&link)
+            && self.current.get(&connection) == Some(&link)
+        {
+            self.current.remove(&connection);
+        }
+    }
+
+    /// A link that was given out once may be reported at any time; one that never was may not.
+    fn check_known(&self, link: LinkId) -> Result<(), RegistryMisuse> {
+        if link.0 < self.next_link {
+            Ok(())
+        } else {
+            Err(RegistryMisuse::NeverGivenOut(link))
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Link {
+    Dialling {
+        connection: ConnectionId,
+        /// Never empty.
+        waiters: Vec<WaiterId>,
+    },
+    Open {
+        connection: ConnectionId,
+        references: u64,
+    },
+    /// Dead, but somebody still holds it.
+    Ended { references: u64 },
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod model_tests;

@@ -1,0 +1,239 @@
+//! The accepting side: handshakes beside each other, bounded in number and time.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use quinn::{Endpoint, Incoming, ServerConfig, crypto::rustls::QuicServerConfig};
+use tokio::task::JoinSet;
+
+use super::{
+    connection::QuicConnection,
+    error::connect_error,
+    handshake::admit,
+    profile::PathSettings,
+    socket::open_endpoint,
+    transport::{Endpoints, lock},
+};
+use crate::{
+    addr::BindAddr,
+    error::ConnectError,
+    identity::{Admission, Credentials},
+    transport::Listener,
+};
+
+/// The listener of a [`QuicTransport`](super::QuicTransport).
+///
+/// New peers are looked at only while [`accept`](Listener::accept) is waited for; up to 1,024 wait in front of it, each
+/// with at most 64 KiB of early packets. A handshake goes on by itself once it has begun. From 64 handshakes in
+/// progress on, a peer has to prove first that it receives at the address that it claims (RFC 9000 section 8.1.2).
+#[derive(Debug)]
+pub struct QuicListener {
+    endpoint: Endpoint,
+    local_addr: SocketAddr,
+    server: ServerConfig,
+    /// The configuration that `server` was made from.
+    tls: Arc<rustls::ServerConfig>,
+    settings: ListenerSettings,
+    handshakes: JoinSet<Result<QuicConnection, ConnectError>>,
+    failed: u64,
+    /// Where dials look for this endpoint.
+    shared: Arc<Mutex<Endpoints>>,
+}
+
+impl QuicListener {
+    pub(super) fn bind(
+        bind: &BindAddr,
+        path: &PathSettings,
+        settings: ListenerSettings,
+        shared: Arc<Mutex<Endpoints>>,
+    ) -> Result<Self, ConnectError> {
+        let failed = |reason: String| ConnectError::Bind {
+            address: bind.to_string(),
+            reason,
+        };
+        let tls = settings.credentials.server_config();
+        let crypto = QuicServerConfig::try_from(Arc::clone(&tls))
+            .map_err(|e| failed(format!("the server configuration is not fit for QUIC: {e}")))?;
+        let mut server = ServerConfig::with_crypto(Arc::new(crypto));
+        server
+            .transport_config(Arc::clone(&settings.quic))
+            .migration(false)
+            .max_incoming(MAX_INCOMING)
+            .incoming_buffer_size(INCOMING_BUFFER)
+            .incoming_buffer_size_total(INCOMING_BUFFER_TOTAL);
+
+        let endpoint = bind_first(bind, path, &server)?;
+        let local_addr = endpoint.local_addr().map_err(|e| failed(e.to_string()))?;
+        Ok(Self {
+            endpoint,
+            local_addr,
+            server,
+            tls,
+            settings,
+            handshakes: JoinSet::new(),
+            failed: 0,
+            shared,
+        })
+    }
+
+    /// Handshakes that failed or were refused since the start.
+    #[must_use]
+    pub fn failed_handshakes(&self) -> u64 {
+        self.failed
+    }
+
+    pub(super) fn endpoint(&self) -> Endpoint {
+        self.endpoint.clone()
+    }
+
+    /// Begins a handshake with the configuration of this moment.
+    fn begin(&mut self, incoming: Incoming) {
+        if self.handshakes.len() >= UNVALIDATED_HANDSHAKES && !incoming.remote_address_validated() {
+            // An error means that the peer answers a retry already; it may try again later.
+            if let Err(error) = incoming.retry() {
+                error.into_incoming().refuse();
+            }
+            return;
+        }
+        self.refresh();
+        let address = incoming.remote_address();
+        let accepted = incoming.accept_with(Arc::new(self.server.clone()));
+        let credentials = Arc::clone(&self.settings.credentials);
+        let limit = self.settings.handshake_timeout;
+        self.handshakes.spawn(async move {
+            let connecting = accepted.map_err(|error| connect_error(&error, address))?;
+            let connection = tokio::time::timeout(limit, connecting)
+                .await
+                .map_err(|_| ConnectError::TimedOut {
+                    address: address.to_string(),
+                    reason: format!("no handshake within {limit:?}"),
+                })?
+                .map_err(|error| connect_error(&error, address))?;
+            let peer =
+                admit(&*credentials, &connection, Admission::Accepted).map_err(|refusal| {
+                    ConnectError::PeerRejected {
+                        address: address.to_string(),
+                        code: refusal.code,
+                        reason: refusal.reason,
+                    }
+                })?;
+            Ok(QuicConnection::new(connection, peer))
+        });
+    }
+
+    /// Takes over new certificates; a configuration that QUIC cannot use leaves the old one in place.
+    fn refresh(&mut self) {
+        let tls = self.settings.credentials.server_config();
+        if Arc::ptr_eq(&tls, &self.tls) {
+            return;
+        }
+        match QuicServerConfig::try_from(Arc::clone(&tls)) {
+            Ok(crypto) => self.server.crypto = Arc::new(crypto),
+            Err(error) => {
+                tracing::error!(%error, "the new TLS configuration is not fit for QUIC, the old one stays");
+            }
+        }
+        // Remembered in either case, so that a bad one is reported once.
+        self.tls = tls;
+        // Some packets are answered by the endpoint itself, before a handshake begins.
+        self.endpoint.set_server_config(Some(self.server.clone()));
+    }
+}
+
+impl Listener for QuicListener {
+    type Connection = QuicConnection;
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    async fn accept(&mut self) -> Result<QuicConnection, ConnectError> {
+        loop {
+            let room = self.handshakes.len() < self.settings.max_handshakes;
+            tokio::select! {
+                Some(done) = self.handshakes.join_next() => match done {
+                    Ok(Ok(connection)) => return Ok(connection),
+                    Ok(Err(error)) => {
+                        self.failed += 1;
+                        tracing::warn!(%error, "refused a connection");
+                    }
+                    Err(error) => {
+                        self.failed += 1;
+                        tracing::error!(%error, "a handshake task failed");
+                    }
+                },
+                incoming = self.endpoint.accept(), if room => match incoming {
+                    Some(incoming) => self.begin(incoming),
+                    None => return Err(ConnectError::Cancelled {
+                        address: self.local_addr.to_string(),
+                    }),
+                },
+            }
+        }
+    }
+}
+
+impl Drop for QuicListener {
+    fn drop(&mut self) {
+        // Connections keep the socket; without a configuration it takes no new ones.
+        self.endpoint.set_server_config(None);
+        lock(&self.shared).listening = None;
+    }
+}
+
+/// What the listener takes from its transport.
+#[derive(Debug)]
+pub(super) struct ListenerSettings {
+    pub(super) credentials: Arc<dyn Credentials>,
+    pub(super) quic: Arc<quinn::TransportConfig>,
+    pub(super) handshake_timeout: Duration,
+    pub(super) max_handshakes: usize,
+}
+
+/// Binds the first port of the range that is free.
+fn bind_first(
+    bind: &BindAddr,
+    path: &PathSettings,
+    server: &ServerConfig,
+) -> Result<Endpoint, ConnectError> {
+    let mut last = None;
+    for address in bind.candidates() {
+        match open_endpoint(address, path, Some(server.clone())) {
+            Ok(endpoint) => return Ok(endpoint),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = Some(error),
+            Err(error) => {
+                return Err(ConnectError::Bind {
+                    address: bind.to_string(),
+                    reason: error.to_string(),
+                });
+            }
+        }
+    }
+    Err(if bind.is_range() {
+        let reason = last.map_or_else(String::new, |error| format!(" ({error})"));
+        ConnectError::Bind {
+            address: bind.to_string(),
+            reason: format!("no port of the range is free{reason}"),
+        }
+    } else {
+        ConnectError::AddressInUse {
+            address: bind.to_string(),
+        }
+    })
+}
+
+/// Peers that wait in front of `accept`. quinn's default is 65,536.
+const MAX_INCOMING: usize = 1024;
+
+/// Bytes of early packets kept for each of them. quinn's default is 10 MiB.
+const INCOMING_BUFFER: u64 = 64 * 1024;
+
+/// The same for all of them together.
+const INCOMING_BUFFER_TOTAL: u64 = 8 * 1024 * 1024;
+
+/// Handshakes in progress from which on peers have to prove their address; costs them a round trip.
+const UNVALIDATED_HANDSHAKES: usize = 64;

@@ -1,0 +1,187 @@
+//! The transport of one node: its endpoints, and dialling.
+
+use std::{
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use quinn::{Endpoint, crypto::rustls::QuicClientConfig};
+
+use super::{
+    connection::QuicConnection,
+    error::{connect_error, dial_error},
+    handshake::admit,
+    listener::{ListenerSettings, QuicListener},
+    profile::PathSettings,
+    socket::open_endpoint,
+};
+use crate::{
+    addr::BindAddr,
+    config::{ConfigError, TransportConfig},
+    error::ConnectError,
+    identity::{Admission, Credentials, ResourceId, SERVER_NAME},
+    transport::{Listener, Transport},
+};
+
+/// QUIC on one UDP socket.
+///
+/// The socket is the listener's: dials leave from the port on which the node listens. A node that does not listen, or
+/// dials another address family than it listens on, gets a socket with a free port on its first dial.
+///
+/// Each dial and each accepted handshake uses the configurations that the [`Credentials`] give at that moment.
+pub struct QuicTransport {
+    path: PathSettings,
+    quic: Arc<quinn::TransportConfig>,
+    credentials: Arc<dyn Credentials>,
+    handshake_timeout: Duration,
+    max_handshakes: usize,
+    endpoints: Arc<Mutex<Endpoints>>,
+}
+
+impl QuicTransport {
+    /// Makes the settings; opens no socket.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the configuration is not [valid](TransportConfig::validate).
+    pub fn new(
+        config: &TransportConfig,
+        credentials: Arc<dyn Credentials>,
+    ) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let path = PathSettings::of(config.profile);
+        Ok(Self {
+            path,
+            quic: path.transport_config(config)?,
+            credentials,
+            handshake_timeout: config.handshake_timeout,
+            max_handshakes: usize::try_from(config.max_handshakes).unwrap_or(usize::MAX),
+            endpoints: Arc::default(),
+        })
+    }
+
+    /// The endpoint to dial from: the listener's if it can reach the address, else one that only dials.
+    fn endpoint_for(&self, address: SocketAddr) -> Result<Endpoint, ConnectError> {
+        let mut endpoints = lock(&self.endpoints);
+        if let Some((local, endpoint)) = &endpoints.listening
+            && local.is_ipv4() == address.is_ipv4()
+            && (!local.ip().is_loopback() || address.ip().is_loopback())
+        {
+            return Ok(endpoint.clone());
+        }
+        let (slot, any): (_, SocketAddr) = if address.is_ipv4() {
+            let any = (Ipv4Addr::UNSPECIFIED, 0).into();
+            (&mut endpoints.dialling_v4, any)
+        } else {
+            let any = (Ipv6Addr::UNSPECIFIED, 0).into();
+            (&mut endpoints.dialling_v6, any)
+        };
+        if let Some(endpoint) = slot {
+            return Ok(endpoint.clone());
+        }
+        let endpoint =
+            open_endpoint(any, &self.path, None).map_err(|error| ConnectError::Unreachable {
+                address: address.to_string(),
+                reason: format!("cannot open a local socket: {error}"),
+            })?;
+        Ok(slot.insert(endpoint).clone())
+    }
+
+    fn client_config(&self, address: SocketAddr) -> Result<quinn::ClientConfig, ConnectError> {
+        let crypto =
+            QuicClientConfig::try_from(self.credentials.client_config()).map_err(|error| {
+                ConnectError::Tls {
+                    address: address.to_string(),
+                    reason: format!("the client configuration is not fit for QUIC: {error}"),
+                }
+            })?;
+        let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::clone(&self.quic));
+        Ok(config)
+    }
+
+    async fn dial(
+        &self,
+        address: SocketAddr,
+        expected: Option<&ResourceId>,
+    ) -> Result<QuicConnection, ConnectError> {
+        let connection = self
+            .endpoint_for(address)?
+            .connect_with(self.client_config(address)?, address, SERVER_NAME)
+            .map_err(|error| dial_error(error, address))?
+            .await
+            .map_err(|error| connect_error(&error, address))?;
+        let admission = Admission::Dialled(expected);
+        let peer = admit(&*self.credentials, &connection, admission).map_err(|refusal| {
+            ConnectError::PeerRejected {
+                address: address.to_string(),
+                code: refusal.code,
+                reason: refusal.reason,
+            }
+        })?;
+        Ok(QuicConnection::new(connection, peer))
+    }
+}
+
+impl fmt::Debug for QuicTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicTransport")
+            .field("path", &self.path)
+            .field("credentials", &self.credentials)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Transport for QuicTransport {
+    type Connection = QuicConnection;
+    type Listener = QuicListener;
+
+    fn name(&self) -> &'static str {
+        "quic"
+    }
+
+    async fn listen(&self, bind: &BindAddr) -> Result<QuicListener, ConnectError> {
+        let settings = ListenerSettings {
+            credentials: Arc::clone(&self.credentials),
+            quic: Arc::clone(&self.quic),
+            handshake_timeout: self.handshake_timeout,
+            max_handshakes: self.max_handshakes,
+        };
+        let listener = QuicListener::bind(bind, &self.path, settings, Arc::clone(&self.endpoints))?;
+        lock(&self.endpoints).listening = Some((listener.local_addr(), listener.endpoint()));
+        Ok(listener)
+    }
+
+    /// As the trait says. A peer that refuses our certificate is noticed only after the handshake, since TLS 1.3 lets
+    /// the dialler finish first: the connection then ends with [`ConnectionError::Protocol`] and the alert in words.
+    ///
+    /// [`ConnectionError::Protocol`]: crate::ConnectionError::Protocol
+    async fn connect(
+        &self,
+        address: SocketAddr,
+        expected: Option<&ResourceId>,
+    ) -> Result<QuicConnection, ConnectError> {
+        tokio::time::timeout(self.handshake_timeout, self.dial(address, expected))
+            .await
+            .unwrap_or_else(|_| {
+                Err(ConnectError::TimedOut {
+                    address: address.to_string(),
+                    reason: format!("no handshake within {:?}", self.handshake_timeout),
+                })
+            })
+    }
+}
+
+/// The sockets of one node. The listener takes its own away when it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Endpoints {
+    pub(super) listening: Option<(SocketAddr, Endpoint)>,
+    dialling_v4: Option<Endpoint>,
+    dialling_v6: Option<Endpoint>,
+}
+
+/// Poisoning is ignored: each change is one assignment.
+pub(super) fn lock(endpoints: &Mutex<Endpoints>) -> MutexGuard<'_, Endpoints> {
+    endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+}
