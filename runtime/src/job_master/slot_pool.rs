@@ -235,7 +235,10 @@ impl SlotPool {
         }
         match overview {
             Ok(task_managers) => {
-                let total: usize = task_managers.iter().map(slots_total).sum();
+                let total: usize = task_managers
+                    .iter()
+                    .map(|t| t.report.slots.slots.len())
+                    .sum();
                 let list: Vec<String> = task_managers.iter().map(describe).collect();
                 let _ = write!(text, ", {total} exist");
                 if list.is_empty() {
@@ -274,13 +277,9 @@ impl PoolSlot {
     }
 }
 
-fn slots_total(status: &TaskManagerStatus) -> usize {
-    status.report.slots.total()
-}
-
 fn describe(status: &TaskManagerStatus) -> String {
     let slots = &status.report.slots;
-    format!("{} {}/{} free", status.id, slots.free(), slots.total())
+    format!("{} {}/{} free", status.id, slots.free(), slots.slots.len())
 }
 
 fn millis(duration: Duration) -> u64 {

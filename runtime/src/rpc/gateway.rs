@@ -170,6 +170,8 @@ pub trait CallSink<C>: Send + Sync + fmt::Debug {
     fn overloaded(&self) -> RpcError;
     /// Whether the endpoint has ended.
     fn is_closed(&self) -> bool;
+    /// Waits for the endpoint's end; keeps nothing alive.
+    fn until_closed(&self) -> BoxFuture<'static, ()>;
 }
 
 /// What a client holds.
@@ -257,6 +259,20 @@ impl<C: GatewayCall> GatewayRef<C> {
         match &self.target {
             Target::Local(sink) => sink.is_closed().then(|| sink.unreachable()),
             Target::Remote(link) => link.ended(),
+        }
+    }
+
+    /// Waits until calls cannot succeed any more, and says why. Keeps neither the connection nor the endpoint alive.
+    pub fn wait_closed(&self) -> impl Future<Output = RpcError> + Send + 'static + use<C> {
+        match &self.target {
+            Target::Local(sink) => {
+                let (end, error) = (sink.until_closed(), sink.unreachable());
+                Box::pin(async move {
+                    end.await;
+                    error
+                })
+            }
+            Target::Remote(link) => link.until_ended(),
         }
     }
 

@@ -94,6 +94,12 @@ impl ExecutionGraph {
             .map(|index| self.executions[index].state)
     }
 
+    /// The TaskManager that a task of the current attempt was deployed to.
+    #[must_use]
+    pub fn task_manager(&self, execution: ExecutionId) -> Option<&ResourceId> {
+        self.executions[self.find(execution)?].task_manager.as_ref()
+    }
+
     /// Every task, vertex by vertex.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskStatus> {
@@ -320,7 +326,7 @@ impl ExecutionGraph {
         }
     }
 
-    fn cancel_action(&self, index: usize) -> Option<GraphAction> {
+    pub(super) fn cancel_action(&self, index: usize) -> Option<GraphAction> {
         let task = &self.executions[index];
         Some(GraphAction::CancelTask {
             execution: self.id(task),

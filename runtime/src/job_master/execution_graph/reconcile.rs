@@ -26,9 +26,15 @@ impl ExecutionGraph {
             if let Some(index) = index {
                 listed[index] = true;
                 self.executions[index].metrics = metrics;
-                if !state.is_terminal() {
-                    self.advance(now, index, state, None, actions);
+                if state.is_terminal() {
+                    continue;
                 }
+                if self.executions[index].state == TaskState::Canceling
+                    && state != TaskState::Canceling
+                {
+                    actions.extend(self.cancel_action(index));
+                }
+                self.advance(now, index, state, None, actions);
             } else if !state.is_terminal() && execution.job == self.job {
                 actions.push(GraphAction::CancelTask {
                     execution,
