@@ -4,10 +4,12 @@
 extern crate self as thalweg_runtime;
 
 pub mod config;
+pub mod dispatcher;
 pub mod gateways;
 pub mod heartbeat;
 pub mod ids;
 pub mod job;
+pub mod job_manager;
 pub mod job_master;
 pub mod registration;
 pub mod resource_manager;

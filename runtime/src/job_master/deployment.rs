@@ -24,7 +24,7 @@ use crate::{
 ///
 /// # Errors
 /// The (slot group, index) that `slots` lacks, or whose TaskManager has no address.
-pub fn deployments(
+pub(crate) fn deployments(
     job: JobId,
     attempt: u32,
     graph: &JobGraph,

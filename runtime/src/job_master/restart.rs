@@ -6,7 +6,7 @@ use crate::job::{FailureKind, RestartStrategy};
 
 /// Counts the restarts of one job against its [`RestartStrategy`].
 #[derive(Debug, Clone)]
-pub struct RestartPolicy {
+pub(crate) struct RestartPolicy {
     strategy: RestartStrategy,
     restarts: u32,
 }
@@ -14,7 +14,7 @@ pub struct RestartPolicy {
 impl RestartPolicy {
     /// A policy that has granted nothing yet.
     #[must_use]
-    pub fn new(strategy: RestartStrategy) -> Self {
+    pub(crate) fn new(strategy: RestartStrategy) -> Self {
         Self {
             strategy,
             restarts: 0,
@@ -23,7 +23,7 @@ impl RestartPolicy {
 
     /// Restarts granted so far.
     #[must_use]
-    pub fn restarts(&self) -> u32 {
+    pub(crate) fn restarts(&self) -> u32 {
         self.restarts
     }
 
@@ -31,7 +31,7 @@ impl RestartPolicy {
     /// fails.
     ///
     /// What [`is_final`] is never granted a restart.
-    pub fn on_failure(&mut self, kind: FailureKind) -> Option<Duration> {
+    pub(crate) fn on_failure(&mut self, kind: FailureKind) -> Option<Duration> {
         if is_final(kind) {
             return None;
         }
@@ -57,7 +57,7 @@ impl RestartPolicy {
 
 /// Whether the next attempt would end the same way: a wrong job, an exceeded limit, a cluster that stops.
 #[must_use]
-pub fn is_final(kind: FailureKind) -> bool {
+pub(crate) fn is_final(kind: FailureKind) -> bool {
     matches!(
         kind,
         FailureKind::InvalidJob | FailureKind::Limit | FailureKind::Cluster

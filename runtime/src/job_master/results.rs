@@ -15,7 +15,7 @@ use crate::{
 /// Pieces of an earlier attempt are ignored, and nothing is visible before [`publish`](Self::publish): a restarted job
 /// publishes each result once.
 #[derive(Debug)]
-pub struct Results {
+pub(crate) struct Results {
     attempt: u32,
     max_bytes: u64,
     held_bytes: u64,
@@ -31,7 +31,7 @@ struct TaskResult {
 impl Results {
     /// Results of attempt 0, none yet, with the default limit.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_limit(MAX_RESULT_BYTES)
     }
 
@@ -45,7 +45,7 @@ impl Results {
     }
 
     /// Drops what earlier attempts left; from now on only this attempt counts.
-    pub fn start_attempt(&mut self, attempt: u32) {
+    pub(crate) fn start_attempt(&mut self, attempt: u32) {
         self.attempt = attempt;
         self.held_bytes = 0;
         self.tasks.clear();
@@ -56,7 +56,7 @@ impl Results {
     /// # Errors
     /// [`ResultError::Gap`] if pieces before it are missing, [`ResultError::TooLarge`] if the job's results exceed the
     /// limit.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         execution: ExecutionId,
         sequence: u32,
@@ -96,7 +96,7 @@ impl Results {
 
     /// The results of all tasks, one after another: by vertex, then by subtask. Nothing is left here.
     #[must_use]
-    pub fn publish(&mut self) -> PublishedResult {
+    pub(crate) fn publish(&mut self) -> PublishedResult {
         self.held_bytes = 0;
         let mut published = PublishedResult::default();
         for (_, task) in std::mem::take(&mut self.tasks) {
@@ -180,7 +180,7 @@ fn within(position: u64, piece: &Bytes) -> usize {
 /// Why a piece of a result is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum ResultError {
+pub(crate) enum ResultError {
     /// Pieces are missing before it.
     #[error(
         "piece {sequence} of the result of task {execution} came where piece {expected} was expected"
@@ -204,7 +204,7 @@ pub enum ResultError {
 impl ResultError {
     /// What the job fails with.
     #[must_use]
-    pub fn cause(&self) -> FailureCause {
+    pub(crate) fn cause(&self) -> FailureCause {
         let kind = match self {
             Self::Gap { .. } => FailureKind::Internal,
             Self::TooLarge { .. } => FailureKind::Limit,

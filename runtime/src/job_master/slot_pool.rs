@@ -20,7 +20,7 @@ use crate::{
 /// Held slots are kept from one attempt to the next. What is missing is asked for under an allocation id; a slot that
 /// was lost is asked for under a new one, so that a late offer of the lost slot is refused.
 #[derive(Debug)]
-pub struct SlotPool {
+pub(crate) struct SlotPool {
     slots: BTreeMap<(u32, u32), PoolSlot>,
     lost: BTreeMap<ResourceId, Loss>,
     deadline: Option<Instant>,
@@ -46,17 +46,17 @@ struct Loss {
 
 /// A slot that the job holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldSlot {
+pub(crate) struct HeldSlot {
     /// Its name.
-    pub allocation: AllocationId,
+    pub(crate) allocation: AllocationId,
     /// Its TaskManager.
-    pub task_manager: ResourceId,
+    pub(crate) task_manager: ResourceId,
 }
 
 impl SlotPool {
     /// An empty pool of a job that needs so many slots of each group.
     #[must_use]
-    pub fn new(groups: &BTreeMap<u32, u32>) -> Self {
+    pub(crate) fn new(groups: &BTreeMap<u32, u32>) -> Self {
         let slots = groups
             .iter()
             .flat_map(|(&group, &count)| (0..count).map(move |index| (group, index)))
@@ -71,7 +71,7 @@ impl SlotPool {
 
     /// What is missing, for a request to the ResourceManager; empty if nothing is. `new_id` names the slots that were
     /// not asked for yet. The pool waits from now on, at most until `deadline` if it did not wait before.
-    pub fn request(
+    pub(crate) fn request(
         &mut self,
         deadline: Instant,
         mut new_id: impl FnMut() -> AllocationId,
@@ -91,25 +91,29 @@ impl SlotPool {
 
     /// Whether slots were asked for that have not come.
     #[must_use]
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.deadline.is_some()
     }
 
     /// When the wait ends.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
     /// Whether every slot is held.
     #[must_use]
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.slots.values().all(|slot| slot.holder.is_some())
     }
 
     /// Takes offered slots and gives those that the job wants; the others are to be freed. The same offer again is
     /// accepted again.
-    pub fn offer(&mut self, task_manager: &ResourceId, offers: &[SlotOffer]) -> Vec<AllocationId> {
+    pub(crate) fn offer(
+        &mut self,
+        task_manager: &ResourceId,
+        offers: &[SlotOffer],
+    ) -> Vec<AllocationId> {
         let mut accepted = Vec::new();
         for offer in offers {
             let holder = Holder {
@@ -134,7 +138,7 @@ impl SlotPool {
     }
 
     /// A TaskManager is gone, with all its slots. Says whether the job held any there.
-    pub fn on_task_manager_lost(
+    pub(crate) fn on_task_manager_lost(
         &mut self,
         now: Instant,
         task_manager: &ResourceId,
@@ -156,7 +160,11 @@ impl SlotPool {
     }
 
     /// A TaskManager says that it cannot serve a slot. Says whether the job held or awaited it.
-    pub fn on_slot_failed(&mut self, task_manager: &ResourceId, allocation: AllocationId) -> bool {
+    pub(crate) fn on_slot_failed(
+        &mut self,
+        task_manager: &ResourceId,
+        allocation: AllocationId,
+    ) -> bool {
         let failed = self.slots.values_mut().find(|slot| {
             slot.allocation == Some(allocation)
                 && (slot.holder.is_none() || slot.is_at(task_manager))
@@ -166,7 +174,7 @@ impl SlotPool {
 
     /// TaskManagers that are not to be chosen again, unless they have registered since.
     #[must_use]
-    pub fn avoid(&self, now: Instant) -> Vec<LostTaskManager> {
+    pub(crate) fn avoid(&self, now: Instant) -> Vec<LostTaskManager> {
         self.lost
             .iter()
             .map(|(id, loss)| LostTaskManager {
@@ -178,7 +186,7 @@ impl SlotPool {
 
     /// Who has which slot.
     #[must_use]
-    pub fn owners(&self) -> SlotOwners {
+    pub(crate) fn owners(&self) -> SlotOwners {
         self.held()
             .into_iter()
             .map(|(key, slot)| (key, slot.task_manager))
@@ -187,7 +195,7 @@ impl SlotPool {
 
     /// The held slots by (slot group, index).
     #[must_use]
-    pub fn held(&self) -> BTreeMap<(u32, u32), HeldSlot> {
+    pub(crate) fn held(&self) -> BTreeMap<(u32, u32), HeldSlot> {
         self.slots
             .iter()
             .filter_map(|(&key, slot)| {
@@ -202,7 +210,7 @@ impl SlotPool {
 
     /// The slots held at one TaskManager.
     #[must_use]
-    pub fn allocations_at(&self, task_manager: &ResourceId) -> Vec<AllocationId> {
+    pub(crate) fn allocations_at(&self, task_manager: &ResourceId) -> Vec<AllocationId> {
         self.slots
             .values()
             .filter(|slot| slot.is_at(task_manager))
@@ -211,7 +219,7 @@ impl SlotPool {
     }
 
     /// Gives everything back: what was held and has to be freed. Later offers are refused.
-    pub fn release(&mut self) -> Vec<HeldSlot> {
+    pub(crate) fn release(&mut self) -> Vec<HeldSlot> {
         let held = self.held().into_values().collect();
         self.slots.clear();
         self.lost.clear();
@@ -222,7 +230,7 @@ impl SlotPool {
     /// Why the job gets no slots: what was asked, what exists, and who was lost. `overview` is what the ResourceManager
     /// has, or why it did not say.
     #[must_use]
-    pub fn unavailable(
+    pub(crate) fn unavailable(
         &self,
         job: &str,
         placement: Placement,

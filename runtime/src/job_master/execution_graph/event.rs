@@ -10,11 +10,11 @@ use crate::{
 };
 
 /// Which TaskManager has the slot of which (slot group, index in the group).
-pub type SlotOwners = BTreeMap<(u32, u32), ResourceId>;
+pub(crate) type SlotOwners = BTreeMap<(u32, u32), ResourceId>;
 
 /// Something that happened to a job.
 #[derive(Debug, Clone)]
-pub enum GraphEvent {
+pub(crate) enum GraphEvent {
     /// The job is to begin.
     Start,
     /// Every slot of the attempt is there.
@@ -60,7 +60,7 @@ pub enum GraphEvent {
 
 /// Something that the owner of the machine has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GraphAction {
+pub(crate) enum GraphAction {
     /// Get the slots of this attempt, then send [`GraphEvent::SlotsReady`].
     RequestSlots {
         /// The attempt that begins.

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Instant};
 
 use thalweg_transport::ResourceId;
 
-pub use self::event::{GraphAction, GraphEvent, SlotOwners};
+pub(crate) use self::event::{GraphAction, GraphEvent, SlotOwners};
 use self::execution::{Execution, rank};
 use super::restart::{RestartPolicy, is_final};
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 ///
 /// Duplicates, reorderings and messages of earlier attempts are harmless.
 #[derive(Debug)]
-pub struct ExecutionGraph {
+pub(crate) struct ExecutionGraph {
     job: JobId,
     graph: Arc<JobGraph>,
     state: JobState,
@@ -45,7 +45,7 @@ pub struct ExecutionGraph {
 impl ExecutionGraph {
     /// A job that has not begun. The graph has been validated.
     #[must_use]
-    pub fn new(job: JobId, graph: Arc<JobGraph>, restart: RestartStrategy) -> Self {
+    pub(crate) fn new(job: JobId, graph: Arc<JobGraph>, restart: RestartStrategy) -> Self {
         let executions = (0_u32..)
             .zip(&graph.vertices)
             .flat_map(|(vertex, v)| (0..v.parallelism).map(move |s| Execution::new(vertex, s)))
@@ -65,44 +65,45 @@ impl ExecutionGraph {
 
     /// The job's state.
     #[must_use]
-    pub fn state(&self) -> JobState {
+    pub(crate) fn state(&self) -> JobState {
         self.state
     }
 
     /// The current attempt, from 0.
+    #[cfg(test)]
     #[must_use]
-    pub fn attempt(&self) -> u32 {
+    pub(crate) fn attempt(&self) -> u32 {
         self.attempt
     }
 
     /// Restarts granted so far.
     #[must_use]
-    pub fn restarts(&self) -> u32 {
+    pub(crate) fn restarts(&self) -> u32 {
         self.policy.restarts()
     }
 
     /// The first failure of the latest attempt that failed.
     #[must_use]
-    pub fn failure(&self) -> Option<&FailureCause> {
+    pub(crate) fn failure(&self) -> Option<&FailureCause> {
         self.failure.as_ref()
     }
 
     /// The state of a task of the current attempt; `None` for any other.
     #[must_use]
-    pub fn task_state(&self, execution: ExecutionId) -> Option<TaskState> {
+    pub(crate) fn task_state(&self, execution: ExecutionId) -> Option<TaskState> {
         self.find(execution)
             .map(|index| self.executions[index].state)
     }
 
     /// The TaskManager that a task of the current attempt was deployed to.
     #[must_use]
-    pub fn task_manager(&self, execution: ExecutionId) -> Option<&ResourceId> {
+    pub(crate) fn task_manager(&self, execution: ExecutionId) -> Option<&ResourceId> {
         self.executions[self.find(execution)?].task_manager.as_ref()
     }
 
     /// Every task, vertex by vertex.
     #[must_use]
-    pub fn tasks(&self) -> Vec<TaskStatus> {
+    pub(crate) fn tasks(&self) -> Vec<TaskStatus> {
         self.executions
             .iter()
             .map(|task| TaskStatus {
@@ -116,7 +117,7 @@ impl ExecutionGraph {
     }
 
     /// Takes the counters of a running task; those of any other are ignored.
-    pub fn on_metrics(&mut self, execution: ExecutionId, metrics: TaskMetrics) {
+    pub(crate) fn on_metrics(&mut self, execution: ExecutionId, metrics: TaskMetrics) {
         if let Some(index) = self.find(execution)
             && self.executions[index].is_deployed()
         {
@@ -126,7 +127,7 @@ impl ExecutionGraph {
 
     /// Takes an event.
     #[must_use]
-    pub fn on_event(&mut self, now: Instant, event: GraphEvent) -> Vec<GraphAction> {
+    pub(crate) fn on_event(&mut self, now: Instant, event: GraphEvent) -> Vec<GraphAction> {
         let mut actions = Vec::new();
         match event {
             GraphEvent::Start => {

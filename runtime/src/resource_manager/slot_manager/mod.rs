@@ -32,7 +32,7 @@ use crate::{
 /// that cannot be met now does not hold up a later one that can (how long it may wait is for its JobMaster to say). No
 /// slot is ever given twice: one that was assigned is free again only after its TaskManager has said so.
 #[derive(Debug, Default)]
-pub struct SlotManager {
+pub(crate) struct SlotManager {
     task_managers: BTreeMap<ResourceId, TaskManager>,
     requests: BTreeMap<JobId, JobRequest>,
     next_sequence: u64,
@@ -78,16 +78,16 @@ struct JobRequest {
 
 /// What a report says of one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReportedSlot {
+pub(crate) struct ReportedSlot {
     /// Its index.
-    pub slot: u32,
+    pub(crate) slot: u32,
     /// Who has it, if it is not free.
-    pub owner: Option<(JobId, AllocationId)>,
+    pub(crate) owner: Option<(JobId, AllocationId)>,
 }
 
 /// Something to tell a TaskExecutor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SlotAction {
+pub(crate) enum SlotAction {
     /// Ask it to give a slot to a job; answer with [`SlotManager::on_confirmed`] or [`SlotManager::on_refused`].
     Assign {
         /// Its node.
@@ -109,7 +109,7 @@ pub enum SlotAction {
 impl SlotManager {
     /// Takes a TaskManager in, in place of an earlier registration of the same id.
     #[must_use]
-    pub fn on_registered(
+    pub(crate) fn on_registered(
         &mut self,
         now: Instant,
         id: &ResourceId,
@@ -132,7 +132,11 @@ impl SlotManager {
 
     /// Forgets a TaskManager; what was being assigned there is assigned elsewhere. An earlier registration is ignored.
     #[must_use]
-    pub fn on_unregistered(&mut self, id: &ResourceId, instance: InstanceId) -> Vec<SlotAction> {
+    pub(crate) fn on_unregistered(
+        &mut self,
+        id: &ResourceId,
+        instance: InstanceId,
+    ) -> Vec<SlotAction> {
         if !self.is_registered(id, instance) {
             return Vec::new();
         }
@@ -142,7 +146,7 @@ impl SlotManager {
 
     /// Takes a report. It decides about every slot that is not just being assigned.
     #[must_use]
-    pub fn on_report(
+    pub(crate) fn on_report(
         &mut self,
         id: &ResourceId,
         instance: InstanceId,
@@ -181,7 +185,7 @@ impl SlotManager {
 
     /// A TaskManager freed a slot.
     #[must_use]
-    pub fn on_slot_available(
+    pub(crate) fn on_slot_available(
         &mut self,
         instance: InstanceId,
         slot: u32,
@@ -209,7 +213,7 @@ impl SlotManager {
     /// Takes a job's request; it replaces an earlier one of the same job. Allocations that were given already are left
     /// as they are, those that are not asked for any more and were not confirmed are taken back.
     #[must_use]
-    pub fn on_request(&mut self, now: Instant, request: SlotsRequest) -> Vec<SlotAction> {
+    pub(crate) fn on_request(&mut self, now: Instant, request: SlotsRequest) -> Vec<SlotAction> {
         let avoid: Vec<(ResourceId, Instant)> = request
             .avoid
             .into_iter()
@@ -269,7 +273,7 @@ impl SlotManager {
     }
 
     /// A TaskManager gave the slot that it was asked for.
-    pub fn on_confirmed(
+    pub(crate) fn on_confirmed(
         &mut self,
         id: &ResourceId,
         instance: InstanceId,
@@ -285,7 +289,7 @@ impl SlotManager {
 
     /// A TaskManager did not give the slot that it was asked for, or did not answer: another one is tried.
     #[must_use]
-    pub fn on_refused(
+    pub(crate) fn on_refused(
         &mut self,
         id: &ResourceId,
         instance: InstanceId,
@@ -302,7 +306,7 @@ impl SlotManager {
 
     /// Drops a job's request and takes back what it was given. Its slots are free when their TaskManagers say so.
     #[must_use]
-    pub fn release_job(&mut self, job: JobId) -> Vec<SlotAction> {
+    pub(crate) fn release_job(&mut self, job: JobId) -> Vec<SlotAction> {
         self.requests.remove(&job);
         let mut actions = Vec::new();
         for (id, task_manager) in &self.task_managers {
@@ -320,7 +324,7 @@ impl SlotManager {
 
     /// Who has each slot of a TaskManager now, assignments under way included; empty for an unknown one.
     #[must_use]
-    pub fn slots_of(&self, id: &ResourceId) -> Vec<ReportedSlot> {
+    pub(crate) fn slots_of(&self, id: &ResourceId) -> Vec<ReportedSlot> {
         let Some(task_manager) = self.task_managers.get(id) else {
             return Vec::new();
         };
