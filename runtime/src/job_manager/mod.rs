@@ -135,3 +135,6 @@ pub enum ShutdownError {
 pub const RESOURCE_MANAGER: &str = "resourcemanager";
 /// The name of the Dispatcher's endpoint.
 pub const DISPATCHER: &str = "dispatcher";
+
+#[cfg(test)]
+mod tests;
