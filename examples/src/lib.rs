@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The example cluster: its jobs and its commands.
+
+pub mod jobs;

@@ -3,8 +3,10 @@
 // Generated code names this crate by its name, also inside it.
 extern crate self as thalweg_runtime;
 
+mod backend;
 pub mod config;
 pub mod dispatcher;
+mod entrypoint;
 pub mod gateways;
 pub mod heartbeat;
 pub mod ids;
@@ -14,4 +16,9 @@ pub mod job_master;
 pub mod registration;
 pub mod resource_manager;
 pub mod rpc;
+mod security;
 pub mod slots;
+
+pub use backend::{Backend, BackendRegistry};
+pub use entrypoint::{CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError};
+pub use security::NodeSecurity;

@@ -2,10 +2,12 @@
 
 use thalweg_tests::{
     conformance_tests,
-    harness::{MemBackend, QuicBackend},
+    harness::{MemBackend, QuicBackend, TcpBackend},
 };
 use thalweg_transport::Profile;
 
 conformance_tests!(mem, MemBackend::new());
 conformance_tests!(mem_without_identity, MemBackend::anonymous());
 conformance_tests!(quic, QuicBackend::new(Profile::Lan));
+conformance_tests!(tcp, TcpBackend::tls());
+conformance_tests!(tcp_without_tls, TcpBackend::plaintext());

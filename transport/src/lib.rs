@@ -32,4 +32,5 @@ pub use link::STREAM_VERSION;
 pub use node::{NetworkRuntime, Node, NodeBuilder, NodeError};
 pub use shutdown::Shutdown;
 pub use stream::{BoxFuture, BoxRecvStream, BoxSendStream};
+pub use tcp::{TcpConnection, TcpListener, TcpRecvStream, TcpSendStream, TcpTransport};
 pub use transport::{Connection, ConnectionStats, Listener, RecvStream, SendStream, Transport};

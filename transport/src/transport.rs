@@ -26,7 +26,9 @@
 //! # Runtimes
 //!
 //! A backend's futures and tasks run on the tokio runtime on which [`Transport::connect`] and [`Transport::listen`]
-//! were called. `Node` calls them on its network thread.
+//! were called. `Node` calls them on its network thread, and so [`Connection::close`]. Everything else of connections
+//! and streams is also used, polled and dropped on other threads, of other runtimes or of none, and must not need the
+//! runtime around it.
 
 use std::{future::Future, net::SocketAddr, time::Duration};
 

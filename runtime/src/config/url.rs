@@ -48,22 +48,23 @@ impl FromStr for Url {
     }
 }
 
-/// Replaces what may be secret in a URL: the part before `@` of its authority, and its query.
+/// Replaces what may be secret in a URL by `***`: everything before the last `@`, and the query.
 ///
-/// Text that is no URL comes back unchanged.
+/// It does not rely on the text being a valid URL: a secret may have characters that should have been escaped, and a
+/// mistyped URL is shown in a message. Text without any of the characters `@ ? #` comes back unchanged.
 pub(super) fn redact(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
     };
-    let (rest, query) = match rest.split_once('?') {
-        Some((rest, _)) => (rest, "?***"),
-        None => (rest, ""),
-    };
-    let authority_end = rest.find('/').unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(authority_end);
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://***@{host}{path}{query}"),
-        None => format!("{scheme}://{authority}{path}{query}"),
+    let query = rest.find(['?', '#']);
+    match (rest.rfind('@'), query) {
+        // Either a secret with a question mark or a query with an at sign: nothing of it is safe to show.
+        (Some(at), Some(query)) if query < at => format!("{scheme}***"),
+        (Some(at), Some(query)) => format!("{scheme}***{}?***", &rest[at..query]),
+        (Some(at), None) => format!("{scheme}***{}", &rest[at..]),
+        (None, Some(query)) => format!("{scheme}{}?***", &rest[..query]),
+        (None, None) => text.to_owned(),
     }
 }
 
@@ -77,6 +78,22 @@ mod tests {
         assert_eq!(url.to_string(), "s3://***@bucket/path?***");
         assert_eq!(format!("{url:?}"), "Url(s3://***@bucket/path?***)");
         assert_eq!(url.expose(), "s3://key:secret@bucket/path?signature=abc");
+    }
+
+    #[test]
+    fn secrets_that_are_not_escaped_are_hidden_too() {
+        for text in [
+            "s3://id:hun/ter2@bucket/path",
+            "s3://id:hun?ter2@bucket",
+            "s3://id:hun#ter2@bucket",
+            "s3://bucket?key=hunter2&mail=a@b",
+            "s3:/id:hunter2@bucket",
+            "id:hunter2@bucket",
+        ] {
+            let shown = redact(text);
+            assert!(!shown.contains("hun") && !shown.contains("ter2"), "{shown}");
+        }
+        assert_eq!(redact("file:///var/lib"), "file:///var/lib");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Raw {
     /// The value for messages: as it would stand in TOML, credentials hidden.
     pub(super) fn literal(&self) -> String {
         match self {
-            Self::Text(text) | Self::String(text) => quote(&redact(&cut(text))),
+            Self::Text(text) | Self::String(text) => quote(&cut(&redact(text))),
             Self::Integer(number) => number.to_string(),
             Self::Boolean(value) => value.to_string(),
             Self::List(items) => list(items.iter().map(Self::literal)),

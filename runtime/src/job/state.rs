@@ -162,6 +162,8 @@ impl std::error::Error for FailureCause {}
 pub enum FailureKind {
     /// User code returned an error or panicked.
     User,
+    /// User code returned an error that another attempt cannot cure: the job fails without a restart.
+    UserPermanent,
     /// A TaskManager is gone.
     TaskManagerLost,
     /// A partition was not there, or its producer failed.

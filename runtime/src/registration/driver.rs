@@ -2,7 +2,9 @@
 
 use std::{fmt, future::Future, time::Duration};
 
-use super::retrying::{Action, Attempt, End, Event, RetryingRegistration, jittered};
+use super::retrying::{
+    Action, Attempt, End, Event, RegistrationConfig, RetryingRegistration, jittered,
+};
 
 /// What the target answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +48,14 @@ pub enum Outcome<G, S, R, E> {
 ///
 /// `target` names the peer in the log. `call` gets the gateway and the time-out of the attempt; a call that takes
 /// longer is dropped, so it must be cancel-safe and the registration idempotent at the target. `random` gives numbers
-/// from 0 to 1 that spread the delays. A target that never answers is asked for ever: put a time-out around.
+/// from 0 to 1 that spread the delays. `connect` keeps its own time-out: a dial has a budget of its own.
+/// A target that never answers is asked for ever: put a time-out around.
 ///
 /// # Cancel safety
 /// Cancel-safe: dropping it is the cancellation. The attempt in flight is dropped with it, and no answer is reported.
 pub async fn run<G, S, R, E, C, CF, K, KF>(
     target: &str,
-    machine: RetryingRegistration,
+    config: RegistrationConfig,
     mut connect: C,
     mut call: K,
     mut random: impl FnMut() -> f64,
@@ -67,7 +70,7 @@ where
 {
     let mut run = Run {
         target,
-        machine,
+        machine: RetryingRegistration::new(config),
         gateway: None,
         outcome: None,
     };
@@ -190,7 +193,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::registration::RegistrationConfig;
 
     type Call = Result<Answer<&'static str, &'static str>, AttemptError<&'static str>>;
     type Ended = Outcome<u32, &'static str, &'static str, &'static str>;
@@ -216,7 +218,6 @@ mod tests {
 
         async fn run(&self) -> (Ended, Duration) {
             let began = thalweg_transport::now();
-            let machine = RetryingRegistration::new(RegistrationConfig::default());
             let connect = || {
                 let result = self.connects.borrow_mut().pop_front();
                 async move { result.expect("a scripted connect") }
@@ -232,7 +233,13 @@ mod tests {
                 }
             };
             let limit = Duration::from_secs(60);
-            let run = run("leader", machine, connect, call, || 1.0);
+            let run = run(
+                "leader",
+                RegistrationConfig::default(),
+                connect,
+                call,
+                || 1.0,
+            );
             let outcome = tokio::time::timeout(limit, run).await.expect("in time");
             (outcome, thalweg_transport::now() - began)
         }

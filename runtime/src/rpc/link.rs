@@ -5,24 +5,27 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use thalweg_transport::{
-    BoxFuture, ErrorCode, Lease, PeerStream, RecvStream, SendStream, StreamError, StreamKind,
-    TransportError,
+    BoxFuture, ErrorCode, PeerStream, RecvStream, SendStream, StreamError, TransportError,
 };
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     address::RpcAddress,
     budget::{PeerBudget, Permit},
     error::RpcError,
-    gateway::decode,
+    gateway::Method,
+    handshake::{FLUSH, Opened, READ_BYTES, read_error, shake_hands},
     outbox::{NotQueued, Outbox},
     pending::PendingCalls,
     service::RpcService,
     sync::lock,
-    wire::{self, Decoder, Frame, Head},
+    wire::{Frame, Head},
 };
 use crate::ids::FencingToken;
 
@@ -58,15 +61,6 @@ struct Waiter {
     _permit: Permit,
 }
 
-/// A stream that is welcome, before its task runs.
-struct Opened {
-    lease: Lease,
-    stream: PeerStream,
-    decoder: Decoder,
-    address: RpcAddress,
-    max_frame: u32,
-}
-
 impl Link {
     /// Opens a stream to a gateway of another node. Cancel-safe.
     pub(super) async fn open(
@@ -99,9 +93,10 @@ impl Link {
             budget: service.outgoing_budget(&key),
             max_frame: opened.max_frame,
         });
-        service
-            .tasks()
-            .spawn_on(run(Arc::clone(&shared), opened), connections.runtime());
+        service.tasks().spawn_on(
+            run(EndOnDrop(Arc::clone(&shared)), opened),
+            connections.runtime(),
+        );
         Ok((Self { shared }, address))
     }
 
@@ -122,7 +117,7 @@ impl Link {
     /// Sends a request and waits for its answer. Dropping the future cancels the call.
     pub(super) async fn ask(
         self: Arc<Self>,
-        method: &'static super::Method,
+        method: &'static Method,
         token: Option<FencingToken>,
         deadline: Option<Duration>,
         body: Vec<u8>,
@@ -159,7 +154,7 @@ impl Link {
     /// Sends a message that is not answered.
     pub(super) fn tell(
         &self,
-        method: &'static super::Method,
+        method: &'static Method,
         token: Option<FencingToken>,
         body: Vec<u8>,
     ) -> Result<(), RpcError> {
@@ -183,7 +178,7 @@ impl Drop for Link {
 }
 
 impl Shared {
-    fn check_size(&self, method: &'static super::Method, body: &[u8]) -> Result<(), RpcError> {
+    fn check_size(&self, method: &'static Method, body: &[u8]) -> Result<(), RpcError> {
         if body.len() <= self.max_frame as usize {
             return Ok(());
         }
@@ -248,6 +243,21 @@ impl Shared {
     }
 }
 
+/// Fails the calls also when the task is dropped with its runtime, even before it began.
+struct EndOnDrop(Arc<Shared>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if lock(&self.0.calls).ended.is_none() {
+            self.0.end(&RpcError::Connection {
+                address: self.0.address.to_string(),
+                message: "this node's network has shut down".to_owned(),
+                retryable: false,
+            });
+        }
+    }
+}
+
 /// Gives a call up when its future is dropped before the answer.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
@@ -267,70 +277,9 @@ impl Drop for CancelOnDrop<'_> {
     }
 }
 
-async fn shake_hands(
-    service: &RpcService,
-    lease: Lease,
-    address: &RpcAddress,
-    gateway: &str,
-) -> Result<Opened, RpcError> {
-    let failed = |error: &TransportError| RpcError::connection(address, error);
-    let stream_failed =
-        |error: &StreamError| failed(&TransportError::from_stream(lease.peer(), error));
-    let broken = |reason: String| RpcError::Handshake {
-        address: address.to_string(),
-        reason,
-    };
-    let mut stream = lease.open(StreamKind::RPC).await.map_err(|e| failed(&e))?;
-    // Calls go before partition data where streams compete.
-    stream.send.set_priority(PRIORITY);
-    let own_max = service.config().max_frame_size;
-    let body = wire::encode_hello(gateway, address.endpoint());
-    let head = Head::Hello {
-        lowest: wire::LOWEST_VERSION,
-        highest: wire::HIGHEST_VERSION,
-        max_frame: own_max,
-    };
-    let length = u32::try_from(body.len()).expect("two names of at most 129 bytes");
-    let mut hello = BytesMut::new();
-    head.encode(length, &mut hello);
-    hello.extend_from_slice(&body);
-    stream
-        .send
-        .write(&mut [hello.freeze()])
-        .await
-        .map_err(|e| stream_failed(&e))?;
-    let mut decoder = Decoder::new(own_max);
-    let frame = loop {
-        if let Some(frame) = decoder.next_frame().map_err(|e| broken(e.to_string()))? {
-            break frame;
-        }
-        match stream.recv.read(READ_BYTES).await {
-            Ok(Some(bytes)) => decoder.push(&bytes),
-            Ok(None) => return Err(broken("the peer ended the stream".to_owned())),
-            Err(error) => return Err(stream_failed(&error)),
-        }
-    };
-    match frame.head {
-        Head::Welcome { version, max_frame } if version == wire::HIGHEST_VERSION => {
-            let name = std::str::from_utf8(&frame.body).unwrap_or_default();
-            let address = address
-                .with_endpoint(name)
-                .map_err(|error| broken(error.to_string()))?;
-            Ok(Opened {
-                lease,
-                stream,
-                decoder,
-                address,
-                max_frame: max_frame.min(own_max),
-            })
-        }
-        Head::Refuse => Err(read_error(&frame.body)),
-        other => Err(broken(format!("unexpected frame {other:?}"))),
-    }
-}
-
 /// Reads and writes the stream to its end, then fails every call that still waits.
-async fn run(shared: Arc<Shared>, opened: Opened) {
+async fn run(guard: EndOnDrop, opened: Opened) {
+    let shared = Arc::clone(&guard.0);
     let Opened {
         lease,
         stream,
@@ -368,7 +317,10 @@ async fn run(shared: Arc<Shared>, opened: Opened) {
         let write = async {
             match shared.outbox.write_to(&mut send).await {
                 // Nobody calls any more: the callee reads what was told, and then ends the stream.
-                Ok(()) => std::future::pending().await,
+                Ok(()) => {
+                    sleep(LINGER).await;
+                    ended_by_peer(&shared)
+                }
                 Err(error) => failed(&error),
             }
         };
@@ -412,22 +364,5 @@ fn ended_by_peer(shared: &Shared) -> RpcError {
     }
 }
 
-/// The error in a frame; one that this side does not know is an error, too.
-fn read_error(body: &[u8]) -> RpcError {
-    decode::<RpcError>(body).map_or_else(
-        |reason| RpcError::Decode {
-            what: "error answer".to_owned(),
-            reason,
-        },
-        RpcError::sanitized,
-    )
-}
-
-/// Above partition data, which has 0.
-pub(super) const PRIORITY: i32 = 10;
-
-/// Fits a cache and a few TLS records.
-pub(super) const READ_BYTES: usize = 64 * 1024;
-
-/// A peer that reads at all reads within a second.
-pub(super) const FLUSH: Duration = Duration::from_secs(1);
+/// How long the callee may take to read what was told last. Then the stream is given up.
+const LINGER: Duration = Duration::from_secs(30);

@@ -43,7 +43,8 @@ impl Outbox {
         }
     }
 
-    /// Queues a frame; never waits. One frame is taken at any size while nothing waits.
+    /// Queues a frame; never waits. One frame is taken at any size while nothing waits; errors and cancels have some
+    /// room left when nothing else has.
     pub(super) fn push(&self, head: Head, body: Vec<u8>) -> Result<(), NotQueued> {
         let length = u32::try_from(body.len()).map_err(|_| NotQueued::Full)?;
         {
@@ -52,7 +53,13 @@ impl Outbox {
                 return Err(NotQueued::Closed);
             }
             let bytes = queue.bytes + MAX_HEAD_BYTES + body.len();
-            if queue.bytes > 0 && bytes > self.max_bytes {
+            let limit = match head {
+                Head::Error { .. } | Head::Cancel { .. } => {
+                    self.max_bytes.saturating_add(SLACK_BYTES)
+                }
+                _ => self.max_bytes,
+            };
+            if queue.bytes > 0 && bytes > limit {
                 return Err(NotQueued::Full);
             }
             queue.bytes = bytes;
@@ -128,6 +135,9 @@ const JOIN_BYTES: usize = 16 * 1024;
 /// Most bytes that are handed over with one write.
 const BATCH_BYTES: usize = 256 * 1024;
 
+/// Room for errors and cancels in a full queue: it tells a slow peer from one that does not read at all.
+const SLACK_BYTES: usize = 256 * 1024;
+
 /// A request with a token has the longest head.
 const MAX_HEAD_BYTES: usize = 40;
 
@@ -158,9 +168,19 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_does_not_read_fills_the_queue() {
         let outbox = Outbox::new(1000);
-        outbox.push(cancel(1), vec![0; 5000]).unwrap();
-        assert_eq!(outbox.push(cancel(2), Vec::new()), Err(NotQueued::Full));
-        outbox.batch().await.unwrap();
-        outbox.push(cancel(2), Vec::new()).unwrap();
+        let answer = |call| Head::Answer { call };
+        outbox.push(answer(1), vec![0; 5000]).unwrap();
+        assert_eq!(outbox.push(answer(2), Vec::new()), Err(NotQueued::Full));
+        let mut errors = 0;
+        while outbox.push(Head::Error { call: 2 }, vec![0; 1000]).is_ok() {
+            errors += 1;
+        }
+        assert_eq!(
+            errors,
+            (SLACK_BYTES - 4000 - MAX_HEAD_BYTES) / (1000 + MAX_HEAD_BYTES)
+        );
+        while outbox.push(answer(3), Vec::new()).is_err() {
+            outbox.batch().await.unwrap();
+        }
     }
 }

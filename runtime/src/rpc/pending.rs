@@ -89,6 +89,8 @@ impl Budget {
         self.bytes -= bytes;
     }
 
+    /// Calls that are counted now.
+    #[cfg(test)]
     pub(super) fn calls(&self) -> u32 {
         self.calls
     }

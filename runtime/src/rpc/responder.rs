@@ -111,10 +111,14 @@ impl<T: Send + 'static> Responder<T> {
             return self.send(result.map_err(RpcError::Handler));
         }
         let future = contain(answer.into_future());
-        cx.core().tasks.spawn_until_cancelled(async move {
+        let tasks = cx.core().tasks.clone();
+        cx.core().tasks.spawn(async move {
             let result = tokio::select! {
-                result = future => result,
+                // The end of the endpoint goes first: it drops its replies, which is no answer.
+                biased;
+                () = tasks.cancelled() => return,
                 () = self.cancelled() => return,
+                result = future => result,
             };
             self.send(result.map_err(RpcError::Handler));
         });

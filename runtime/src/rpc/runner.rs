@@ -47,24 +47,12 @@ impl<E: Endpoint> Runner<E> {
     pub(super) async fn run(mut self, announce: watch::Sender<Option<Ended>>) {
         let ended = self.serve().await;
         let core = Arc::clone(&self.core);
-        core.running.store(false, Ordering::Release);
-        core.timers.cancel();
-        core.tasks.cancel();
-        let waiting = core.mailbox.close();
         // User code runs in drops, too; a panic there must not keep the result back.
-        let dropped = catch_unwind(AssertUnwindSafe(move || {
-            for message in waiting {
-                if let Message::Work(work) = message {
-                    work.refuse(self.core.unreachable());
-                }
-            }
-            drop(self);
-        }));
+        let dropped = catch_unwind(AssertUnwindSafe(move || drop(self)));
         let ended = match dropped {
             Err(panic) if ended.is_ok() => Err(crashed(&core.name, &*panic)),
             _ => ended,
         };
-        core.service.on_ended(core.id, &core.name);
         if let Err(TerminationError::Crashed { endpoint, cause }) = &ended {
             tracing::error!(endpoint, cause, "endpoint crashed: its service fails");
             core.service.fail(endpoint, cause);
@@ -169,6 +157,22 @@ impl<E: Endpoint> Runner<E> {
         let result = catch_unwind(AssertUnwindSafe(|| code(state, cx)));
         drop(entered);
         result.map_err(|panic| Err(crashed(&self.core.name, &*panic)))
+    }
+}
+
+/// Also when the task is dropped with its runtime, even before it began.
+impl<E: Endpoint> Drop for Runner<E> {
+    fn drop(&mut self) {
+        let core = &self.core;
+        core.running.store(false, Ordering::Release);
+        core.timers.cancel();
+        core.tasks.cancel();
+        for message in core.mailbox.close() {
+            if let Message::Work(work) = message {
+                work.refuse(core.unreachable());
+            }
+        }
+        core.service.on_ended(core.id, &core.name);
     }
 }
 

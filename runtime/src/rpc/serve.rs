@@ -16,13 +16,13 @@ use super::{
     budget::{PeerBudget, Permit},
     error::RpcError,
     gateway::Method,
-    link::{FLUSH, PRIORITY, READ_BYTES},
+    handshake::{FLUSH, PRIORITY, READ_BYTES, Rejection, Welcome, encode_error, welcome},
     outbox::{NotQueued, Outbox},
     responder::{BoxReply, ReplyPort},
     served::{RemoteCall, ServedGateway},
     service::{RpcService, WeakService},
     sync::lock,
-    wire::{self, Decoder, Frame, Head},
+    wire::{Decoder, Frame, Head},
 };
 
 /// Serves the gateway streams of peers.
@@ -112,63 +112,6 @@ async fn serve(service: RpcService, stream: PeerStream) {
         send.reset(code);
         recv.stop(code);
     }
-}
-
-struct Welcome {
-    version: u8,
-    max_frame: u32,
-    name: String,
-    address: String,
-    gateway: ServedGateway,
-}
-
-enum Rejection {
-    Protocol,
-    Refused(RpcError),
-}
-
-fn welcome(service: &RpcService, frame: &Frame) -> Result<Welcome, Rejection> {
-    let Head::Hello {
-        lowest,
-        highest,
-        max_frame,
-    } = frame.head
-    else {
-        return Err(Rejection::Protocol);
-    };
-    let (gateway, name) = wire::decode_hello(&frame.body).map_err(|_| Rejection::Protocol)?;
-    let handshake = |reason: String| {
-        Rejection::Refused(RpcError::Handshake {
-            address: name.to_owned(),
-            reason,
-        })
-    };
-    let version = wire::common_version(lowest, highest).ok_or_else(|| {
-        handshake(format!(
-            "no common protocol version: {lowest} to {highest} offered, {} to {} known",
-            wire::LOWEST_VERSION,
-            wire::HIGHEST_VERSION
-        ))
-    })?;
-    if service.is_stopped() {
-        return Err(Rejection::Refused(service.stopped()));
-    }
-    let endpoint = service.look_up(name).ok_or_else(|| {
-        Rejection::Refused(RpcError::RecipientUnreachable {
-            address: name.to_owned(),
-            reason: format!("node {} has no such endpoint", service.id()),
-        })
-    })?;
-    let gateway = endpoint
-        .gateway(gateway)
-        .ok_or_else(|| handshake(format!("the endpoint does not serve gateway {gateway}")))?;
-    Ok(Welcome {
-        version,
-        max_frame,
-        name: endpoint.name().to_owned(),
-        address: endpoint.address().to_string(),
-        gateway: gateway.clone(),
-    })
 }
 
 async fn run(
@@ -318,11 +261,21 @@ impl Session {
                 limit: u64::from(self.max_frame),
             })
         });
-        let (head, body) = match result {
-            Ok(body) => (Head::Answer { call }, body),
-            Err(error) => (Head::Error { call }, encode_error(error)),
+        let error = match result {
+            Ok(body) => match self.outbox.push(Head::Answer { call }, body) {
+                Err(NotQueued::Full) => {
+                    self.service.counters().overloaded.add();
+                    RpcError::Overloaded {
+                        what: format!("answers that {} did not read", self.peer.id),
+                        limit: self.service.config().max_pending_bytes,
+                    }
+                }
+                Ok(()) | Err(NotQueued::Closed) => return,
+            },
+            Err(error) => error,
         };
-        if self.outbox.push(head, body) == Err(NotQueued::Full) {
+        let told = self.outbox.push(Head::Error { call }, encode_error(error));
+        if told == Err(NotQueued::Full) {
             self.overflow.cancel();
         }
     }
@@ -395,10 +348,6 @@ impl Drop for RemoteReply {
         };
         self.session.answer(self.call, self.method, Err(error));
     }
-}
-
-fn encode_error(error: RpcError) -> Vec<u8> {
-    postcard::to_stdvec(&error.sanitized()).expect("texts and numbers have an encoding")
 }
 
 /// As for the hello of a connection.

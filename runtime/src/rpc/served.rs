@@ -5,11 +5,12 @@ use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 use thalweg_transport::{BoxFuture, Peer};
 
 use super::{
+    call::{CallSink, GatewayCall, Undecoded},
     context::Context,
     core::{Core, Message, Work},
     endpoint::Endpoint,
     error::RpcError,
-    gateway::{CallSink, Gateway, GatewayCall, Method, ServedBy, Undecoded},
+    gateway::{Gateway, Method, ServedBy},
     mailbox::{NoSlot, Slot},
     responder::BoxReply,
     sync::lock,

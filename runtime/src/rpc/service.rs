@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use thalweg_transport::{ConfigError, Connections, ResourceId, Shutdown, StreamKind};
+use thalweg_transport::{Connections, ResourceId, Shutdown, StreamKind};
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     link::Link,
     registry::{AnyEndpoint, Registry, SpawnError},
     serve::RpcHandler,
+    service_builder::RpcServiceBuilder,
     stats::{Counters, RpcStats},
     sync::lock,
     termination::TerminationError,
@@ -49,52 +50,24 @@ struct Inner {
     failure: watch::Sender<Option<TerminationError>>,
 }
 
-/// Settings of a new [`RpcService`].
-#[derive(Debug)]
-pub struct RpcServiceBuilder {
-    id: ResourceId,
-    config: RpcConfig,
-    runtime: Option<Handle>,
-    connections: Option<Arc<dyn Connections>>,
-}
-
-impl RpcServiceBuilder {
-    /// Settings of the RPC layer.
+impl RpcService {
+    /// Begins a service for a node.
     #[must_use]
-    pub fn config(mut self, config: RpcConfig) -> Self {
-        self.config = config;
-        self
+    pub fn builder(id: ResourceId) -> RpcServiceBuilder {
+        RpcServiceBuilder::new(id)
     }
 
-    /// The runtime on which endpoints run. Default: the current one.
-    #[must_use]
-    pub fn runtime(mut self, runtime: Handle) -> Self {
-        self.runtime = Some(runtime);
-        self
-    }
-
-    /// The node's connections. Without them the service reaches only its own endpoints.
-    #[must_use]
-    pub fn connections(mut self, connections: Arc<dyn Connections>) -> Self {
-        self.connections = Some(connections);
-        self
-    }
-
-    /// Makes the service, and registers it for streams of peers.
-    ///
-    /// # Errors
-    /// A setting that is not allowed.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime, if none was given.
-    pub fn build(self) -> Result<RpcService, ConfigError> {
-        self.config.validate()?;
-        let runtime = self.runtime.unwrap_or_else(Handle::current);
-        let service = RpcService(Arc::new(Inner {
-            id: self.id,
-            config: Arc::new(self.config),
+    pub(super) fn new(
+        id: ResourceId,
+        config: RpcConfig,
+        runtime: Handle,
+        connections: Option<Arc<dyn Connections>>,
+    ) -> Self {
+        let service = Self(Arc::new(Inner {
+            id,
+            config: Arc::new(config),
             runtime,
-            connections: self.connections,
+            connections,
             registry: Mutex::new(Registry::default()),
             outgoing: Budgets::default(),
             incoming: Budgets::default(),
@@ -107,20 +80,7 @@ impl RpcServiceBuilder {
             let handler = RpcHandler(WeakService(Arc::downgrade(&service.0)));
             connections.register(StreamKind::RPC, Arc::new(handler));
         }
-        Ok(service)
-    }
-}
-
-impl RpcService {
-    /// Begins a service for a node.
-    #[must_use]
-    pub fn builder(id: ResourceId) -> RpcServiceBuilder {
-        RpcServiceBuilder {
-            id,
-            config: RpcConfig::default(),
-            runtime: None,
-            connections: None,
-        }
+        service
     }
 
     /// The node.

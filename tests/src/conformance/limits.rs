@@ -1,6 +1,6 @@
 //! How many streams may be open, and waits that are given up (contract 1).
 
-use std::pin::pin;
+use std::{collections::VecDeque, pin::pin};
 
 use bytes::Bytes;
 use thalweg_transport::{Connection, RecvStream, SendStream};
@@ -40,42 +40,48 @@ pub async fn waits_for_the_limit_are_counted<B: Backend>(backend: &B) {
     assert_eq!(pair.accepted.stats().open_waits, 0, "the peer did not wait");
 }
 
-/// A stream that both sides are done with makes room for the next.
+/// A stream that both sides are done with makes room for the next: with as many streams as are allowed, each that
+/// ends lets another be opened.
 pub async fn a_stream_that_is_over_makes_room<B: Backend>(backend: &B) {
     let pair = Pair::new(backend).await;
-    let mut held = open_all::<B>(&pair.dialled).await;
-    let mut waiting = pin!(pair.dialled.open());
-    still_pending("opening beyond the limit", &mut waiting).await;
-
-    let (mut send, mut recv) = held.remove(0);
-    write_and_finish::<B>(&mut send, "x").await;
-    let (mut far_send, mut far_recv) = within("accept", pair.accepted.accept())
-        .await
-        .expect("the stream");
-    assert_eq!(read_to_end::<B>(&mut far_recv).await, "x");
-    write_and_finish::<B>(&mut far_send, "y").await;
-    assert_eq!(read_to_end::<B>(&mut recv).await, "y");
-    drop((send, recv, far_send, far_recv));
-    within("the place of the stream that is over", waiting)
-        .await
-        .expect("a stream");
+    let allowed = open_all::<B>(&Pair::new(backend).await.dialled).await.len() + 10;
+    pair.accepted
+        .allow_streams(u32::try_from(allowed).expect("few streams"));
+    let mut held = VecDeque::new();
+    for number in 0..allowed + 30 {
+        if number >= allowed {
+            // The oldest of the allowed number is brought to its end.
+            let ((mut send, mut recv), (mut far_send, mut far_recv)) =
+                held.pop_front().expect("as many streams as are allowed");
+            write_and_finish::<B>(&mut send, "x").await;
+            assert_eq!(read_to_end::<B>(&mut far_recv).await, "x");
+            write_and_finish::<B>(&mut far_send, "y").await;
+            assert_eq!(read_to_end::<B>(&mut recv).await, "y");
+        }
+        held.push_back(pair.stream().await);
+    }
 }
 
-/// Dropped waits take no place: of three allowed streams three can be opened, and not a fourth.
+/// Dropped waits take no place: after them, as many streams can be opened as without them.
 pub async fn a_cancelled_open_takes_no_stream<B: Backend>(backend: &B) {
-    let pair = Pair::new(backend).await;
-    let mut held = open_all::<B>(&pair.dialled).await;
-    for _ in 0..5 {
-        let opened = poll_once(pair.dialled.open()).await;
-        assert!(opened.is_none(), "a stream beyond the limit");
+    let mut opened = Vec::new();
+    for cancelled in [0, 15] {
+        let pair = Pair::new(backend).await;
+        let mut held = open_all::<B>(&pair.dialled).await;
+        for _ in 0..cancelled {
+            let opened = poll_once(pair.dialled.open()).await;
+            assert!(opened.is_none(), "a stream beyond the limit");
+        }
+        pair.accepted.allow_streams(count(&held) + 20);
+        // Until the raised limit has arrived, the next ones wait.
+        held.push(within("open", pair.dialled.open()).await.expect("a stream"));
+        held.extend(open_all::<B>(&pair.dialled).await);
+        opened.push(held.len());
     }
-    never("opening beyond the limit", pair.dialled.open()).await;
-    pair.accepted.allow_streams(count(&held) + 3);
-    for number in 1..=3 {
-        let what = format!("opening allowed stream {number} of 3");
-        held.push(within(&what, pair.dialled.open()).await.expect("a stream"));
-    }
-    never("opening a fourth stream", pair.dialled.open()).await;
+    assert_eq!(
+        opened[0], opened[1],
+        "streams without and with cancelled waits before"
+    );
 }
 
 /// A smaller number than before changes nothing.

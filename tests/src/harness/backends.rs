@@ -6,8 +6,12 @@ use thalweg_transport::{
     Profile, ResourceId, Transport, TransportConfig, VerifiedPeer,
     mem::{MemConnection, MemNetwork, MemTransport},
     quic::QuicTransport,
+    tcp::TcpTransport,
 };
-use tokio::{net::UdpSocket, task::JoinSet};
+use tokio::{
+    net::{TcpStream, UdpSocket},
+    task::JoinSet,
+};
 
 use super::certificates::TestAuthority;
 use crate::conformance::Backend;
@@ -128,5 +132,52 @@ impl Backend for QuicBackend {
             .await
             .expect("a packet on its way");
         Box::new((relay, dial))
+    }
+}
+
+/// [`TcpTransport`], with certificates of one authority or in plaintext.
+#[derive(Debug)]
+pub struct TcpBackend {
+    authority: Option<TestAuthority>,
+    config: TransportConfig,
+}
+
+impl TcpBackend {
+    /// Nodes with TLS.
+    #[must_use]
+    pub fn tls() -> Self {
+        Self {
+            authority: Some(TestAuthority::new("conformance")),
+            config: TransportConfig::default(),
+        }
+    }
+
+    /// Nodes without TLS.
+    #[must_use]
+    pub fn plaintext() -> Self {
+        Self {
+            authority: None,
+            config: TransportConfig::default(),
+        }
+    }
+}
+
+impl Backend for TcpBackend {
+    type Transport = TcpTransport;
+
+    fn transport(&self, node: &str) -> TcpTransport {
+        let credentials = self
+            .authority
+            .as_ref()
+            .map(|authority| Arc::new(authority.node(node)) as _);
+        TcpTransport::new(&self.config, credentials)
+    }
+
+    fn proves_identity(&self) -> bool {
+        self.authority.is_some()
+    }
+
+    async fn dial_silently(&self, address: SocketAddr) -> Box<dyn Any + Send> {
+        Box::new(TcpStream::connect(address).await.expect("a connection"))
     }
 }

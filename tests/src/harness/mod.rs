@@ -3,5 +3,5 @@
 mod backends;
 mod certificates;
 
-pub use backends::{MemBackend, QuicBackend};
+pub use backends::{MemBackend, QuicBackend, TcpBackend};
 pub use certificates::{TestAuthority, TestCredentials};

@@ -1,1 +1,60 @@
 //! Result partitions, input gates and the buffers between them.
+//!
+//! A producing task makes a [`ResultPartition`], registers it with the node's [`ResultPartitionManager`] and writes
+//! through its [`PartitionWriter`]. A consuming task makes an [`InputGate`] with one channel per subpartition that it
+//! reads, and takes buffers, or records with a [`RecordReader`]. Between nodes each channel is one stream to the
+//! [`PartitionServer`] of the producer's node.
+//!
+//! # Memory
+//!
+//! All record data lies in buffers of the node's [`BufferPool`] from the writer to the socket and from the socket to the
+//! consumer, so a node uses at most `transport.buffer_pool` bytes for it. Beside the pool there are: events, at most
+//! 64 KiB each; one record that spans buffers per channel at the consumer; and the transport's own windows.
+
+mod buffer;
+mod channel;
+mod client;
+mod connection_manager;
+mod credit_task;
+mod error;
+mod event;
+mod gate;
+mod gate_core;
+mod gate_stats;
+mod local_input;
+mod local_pool;
+mod manager;
+mod partition;
+mod pool;
+mod producer_check;
+mod record_reader;
+mod remote;
+mod server;
+mod subpartition;
+mod task_events;
+mod view;
+mod writer;
+
+pub use buffer::BufferMut;
+pub use channel::ChannelSource;
+pub use client::PartitionRequestClient;
+pub use connection_manager::{ConnectionManager, LocalConnectionManager, NetworkConnectionManager};
+pub use error::{BufferError, ExchangeError};
+pub use event::{BufferOrEvent, Event};
+pub use gate::{GateContext, GateHandle, InputGate};
+pub use gate_stats::GateStats;
+pub use local_pool::LocalPool;
+pub use manager::{ReleaseHook, ResultPartitionManager};
+pub use partition::{EXTRA_BUFFERS, PartitionSource, PartitionStats, ResultPartition};
+pub use pool::{BufferPool, PoolStats};
+pub use producer_check::{ProducerCheck, Verdict};
+pub use record_reader::{Input, RecordReader};
+pub use server::{PartitionServer, ServerStats};
+pub use task_events::{TaskEvent, TaskEventDispatcher, TaskEventListener};
+pub use view::{
+    AvailabilityListener, Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView,
+};
+pub use writer::{MAX_RECORD_BYTES, PartitionWriter};
+
+#[cfg(test)]
+mod tests;

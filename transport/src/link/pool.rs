@@ -120,14 +120,14 @@ impl Pool {
     }
 
     fn enter(self: &Arc<Self>, connection: &ConnectionId, answer: AnswerSender) -> WaiterId {
+        let cached = self.lock().cached(connection);
+        let ended = cached.filter(|(_, live)| live.close_reason().is_some());
         let mut effects = vec![];
         let mut state = self.lock();
         let waiter = WaiterId(state.next_waiter);
         state.next_waiter += 1;
         state.waiters.insert(waiter, answer);
-        if let Some(link) = state.registry.cached(connection)
-            && state.has_ended(link)
-        {
+        if let Some((link, _)) = ended {
             effects.extend(state.on_event(Event::Died { link }));
         }
         effects.extend(state.on_event(Event::Acquire {
@@ -210,9 +210,9 @@ struct State {
 }
 
 impl State {
-    fn has_ended(&self, link: LinkId) -> bool {
-        let live = self.live.get(&link);
-        live.is_none_or(|live| live.close_reason().is_some())
+    fn cached(&self, connection: &ConnectionId) -> Option<(LinkId, Arc<dyn LiveConnection>)> {
+        let link = self.registry.cached(connection)?;
+        Some((link, Arc::clone(self.live.get(&link)?)))
     }
 
     /// Feeds the registry and collects what is to be done without the lock.

@@ -16,6 +16,7 @@ use crate::{
     addr::BindAddr,
     config::{ConfigError, TransportConfig},
     error::{ConnectError, ErrorCode},
+    handler::{StreamHandler, StreamKind},
     identity::ResourceId,
     link::{Accepted, Dialler, Local, Pool, accept_connections},
     proto::hello::{Hello, HelloError, Versions},
@@ -35,6 +36,7 @@ pub struct NodeBuilder {
     cluster: Option<Arc<str>>,
     max_frame: u32,
     features: u64,
+    handlers: Vec<(StreamKind, Arc<dyn StreamHandler>)>,
 }
 
 impl NodeBuilder {
@@ -48,6 +50,7 @@ impl NodeBuilder {
             cluster: None,
             max_frame: DEFAULT_MAX_FRAME,
             features: 0,
+            handlers: vec![],
         }
     }
 
@@ -90,9 +93,15 @@ impl NodeBuilder {
         self
     }
 
+    /// Names the code that serves streams of a kind from the first connection on. Streams whose kind has no handler
+    /// are refused, which a peer may meet that dials between the start and a later
+    /// [`register`](crate::Connections::register).
+    pub fn handler(mut self, kind: StreamKind, handler: Arc<dyn StreamHandler>) -> Self {
+        self.handlers.push((kind, handler));
+        self
+    }
+
     /// Starts the node: it listens and can dial.
-    ///
-    /// Streams whose kind has no handler yet are refused, so register handlers before the address becomes known.
     ///
     /// # Errors
     /// [`NodeError`]; nothing is left behind then.
@@ -110,6 +119,9 @@ impl NodeBuilder {
             cluster: self.cluster,
         };
         let local = Arc::new(Local::new(self.config, hello)?);
+        for (kind, handler) in self.handlers {
+            local.handlers.register(kind, handler);
+        }
         let (runtime, life, unused) = self.network.begin(local.id()).await?;
         let transport = Arc::new(transport);
 

@@ -1,5 +1,16 @@
 //! The pure state machines: no clock, socket, task or random number.
 
 pub mod backoff;
+mod credit;
+mod frame;
 pub mod hello;
+mod ids;
+pub mod mux;
 pub mod registry;
+
+pub use credit::{CreditViolation, ReceiverCredit, Recycled, SenderCredit, floating_share};
+pub use frame::{
+    DataType, ErrorKind, FLAG_COMPRESSED, FRAME_HEADER_BYTES, Frame, FrameError, HeaderDecoder,
+    MAX_ERROR_BYTES, MAX_EVENT_BYTES, PartitionRequest, REQUEST_BODY_BYTES,
+};
+pub use ids::{ExecutionAttemptId, PartitionId, SubpartitionIndex};

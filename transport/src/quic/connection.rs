@@ -11,11 +11,9 @@ use std::{
     },
 };
 
-use quinn::VarInt;
-
 use super::{
     error::{connection_error, to_quic},
-    profile::INITIAL_STREAMS,
+    profile::{INITIAL_STREAMS, quinn_stream_limit},
     stream::{QuicRecvStream, QuicSendStream, StreamToken},
 };
 use crate::{
@@ -135,7 +133,7 @@ impl Connection for QuicConnection {
         if count > *allowed {
             *allowed = count;
             self.quic
-                .set_max_concurrent_bi_streams(VarInt::from_u32(count));
+                .set_max_concurrent_bi_streams(quinn_stream_limit(count));
         }
     }
 

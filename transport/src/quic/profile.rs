@@ -85,7 +85,7 @@ impl PathSettings {
         let mut quic = quinn::TransportConfig::default();
         quic.max_idle_timeout(Some(idle))
             .keep_alive_interval(Some(config.keep_alive))
-            .max_concurrent_bidi_streams(VarInt::from_u32(INITIAL_STREAMS))
+            .max_concurrent_bidi_streams(quinn_stream_limit(INITIAL_STREAMS))
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .datagram_receive_buffer_size(None)
             .stream_receive_window(VarInt::from_u32(self.stream_window))
@@ -184,8 +184,17 @@ const REORDER_PACKETS: u32 = 3;
 /// RFC 9002 section 6.1.2.
 const REORDER_TIME: f32 = 9.0 / 8.0;
 
-/// quinn allocates for each allowed stream ahead: 20,000 cost 2 MB and quadruple the set-up time.
-pub(super) const INITIAL_STREAMS: u32 = 100;
+/// The limit to give quinn so that the peer may have `count` streams open at any time.
+///
+/// quinn tells the peer of new room only once it exceeds an eighth of the limit. With a limit of just `count`, a peer
+/// with `count` long-lived streams that ends one of them would wait for more to end. 7/8 of this are more than `count`.
+pub(super) fn quinn_stream_limit(count: u32) -> VarInt {
+    VarInt::from_u32(count.saturating_add(count / 7).saturating_add(1))
+}
+
+/// Streams that the peer may open at first, which makes a limit of 100: quinn allocates for each stream of the limit
+/// ahead, and 20,000 cost 2 MB and quadruple the set-up time.
+pub(super) const INITIAL_STREAMS: u32 = 87;
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +231,15 @@ mod tests {
             );
             assert!(path.stream_window <= STREAM_WINDOW, "{profile}");
         }
+    }
+
+    #[test]
+    fn the_peer_has_its_streams_whatever_quinn_holds_back() {
+        for count in (0..2_000).chain([65_536, 1_000_000]) {
+            let limit = quinn_stream_limit(count).into_inner();
+            assert!(limit - limit / 8 >= u64::from(count), "{count}");
+        }
+        assert_eq!(quinn_stream_limit(INITIAL_STREAMS), VarInt::from_u32(100));
     }
 
     #[test]

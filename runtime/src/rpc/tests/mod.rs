@@ -1,10 +1,19 @@
 //! Behaviour of endpoints and gateways. Names follow Flink's tests where there is one.
 
+mod hostile;
+mod lifecycle;
 mod local;
+mod networks;
+mod remote;
+mod supervision;
+mod versions;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use thalweg_transport::ResourceId;
+use thalweg_transport::{
+    Connections, NetworkRuntime, Node, ResourceId, TransportConfig, VerifiedPeer,
+    mem::{MemNetwork, MemTransport},
+};
 
 use super::*;
 
@@ -24,6 +33,17 @@ pub(crate) trait CounterGateway {
     async fn hang(&self);
     /// Panics.
     async fn crash(&self);
+    /// So many bytes, now or later.
+    async fn bytes(&self, size: u32, later: bool) -> Vec<u8>;
+    /// How many futures of `wait` are alive.
+    async fn waiting(&self) -> u64;
+    /// Never answers, from a future.
+    async fn wait(&self);
+    /// What the caller's certificate says, or `local`.
+    async fn caller(&self) -> String;
+    /// For the client only.
+    #[rpc(callers = ["client"])]
+    async fn reset(&self);
     /// Adds without an answer.
     fn bump(&self, amount: u64);
 }
@@ -33,6 +53,7 @@ pub(crate) trait CounterGateway {
 pub(crate) struct Counter {
     value: u64,
     held: Vec<Reply<()>>,
+    waiting: Arc<()>,
 }
 
 impl Endpoint for Counter {}
@@ -73,6 +94,42 @@ impl CounterGateway for Counter {
         panic!("counter exploded")
     }
 
+    fn bytes(&mut self, _cx: &mut Context<Self>, size: u32, later: bool) -> Answer<Vec<u8>> {
+        let bytes = vec![7; size as usize];
+        if later {
+            Answer::future(async move {
+                tokio::task::yield_now().await;
+                Ok(bytes)
+            })
+        } else {
+            Answer::ok(bytes)
+        }
+    }
+
+    fn waiting(&mut self, _cx: &mut Context<Self>) -> Answer<u64> {
+        Answer::ok(Arc::strong_count(&self.waiting) as u64 - 1)
+    }
+
+    fn wait(&mut self, _cx: &mut Context<Self>) -> Answer<()> {
+        let alive = Arc::clone(&self.waiting);
+        Answer::future(async move {
+            let _alive = alive;
+            std::future::pending().await
+        })
+    }
+
+    fn caller(&mut self, cx: &mut Context<Self>) -> Answer<String> {
+        Answer::ok(
+            cx.caller()
+                .map_or_else(|| "local".to_owned(), |peer| peer.id.to_string()),
+        )
+    }
+
+    fn reset(&mut self, _cx: &mut Context<Self>) -> Answer<()> {
+        self.value = 0;
+        Answer::ok(())
+    }
+
     fn bump(&mut self, _cx: &mut Context<Self>, amount: u64) {
         self.value += amount;
     }
@@ -80,4 +137,54 @@ impl CounterGateway for Counter {
 
 pub(crate) fn id(name: &str) -> ResourceId {
     ResourceId::new(name).unwrap()
+}
+
+pub(crate) fn service() -> RpcService {
+    RpcService::builder(id("node-1")).build().unwrap()
+}
+
+pub(crate) fn counter(service: &RpcService, name: &str) -> EndpointHandle<Counter> {
+    let endpoint = service
+        .endpoint(name, Counter::default())
+        .serve::<CounterClient>()
+        .spawn()
+        .unwrap();
+    endpoint.start();
+    endpoint
+}
+
+/// A node on an in-memory network, whose certificate, if any, has this role.
+pub(crate) async fn node(network: &MemNetwork, name: &str, role: Option<&str>) -> Node {
+    let identity = role.map(|role| VerifiedPeer {
+        id: id(name),
+        role: role.into(),
+        uri: format!("spiffe://test/{role}/{name}").into(),
+        expires_at: u64::MAX,
+    });
+    Node::builder(id(name), TransportConfig::default())
+        .network(NetworkRuntime::Current)
+        .start(MemTransport::new(network.clone(), identity))
+        .await
+        .unwrap()
+}
+
+pub(crate) fn on(node: &Node, config: RpcConfig) -> RpcService {
+    RpcService::builder(node.id().clone())
+        .connections(Arc::new(node.clone()))
+        .config(config)
+        .build()
+        .unwrap()
+}
+
+/// Two services on their own nodes.
+pub(crate) async fn pair(config: RpcConfig) -> (RpcService, RpcService) {
+    let network = MemNetwork::new();
+    let caller = node(&network, "caller", None).await;
+    let callee = node(&network, "callee", None).await;
+    (on(&caller, config.clone()), on(&callee, config))
+}
+
+/// Lets every task run until nothing moves; time is paused.
+pub(crate) async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -20,7 +20,7 @@ pub(super) fn hello_of(id: &str) -> Hello {
 
 /// Accepts a connection and its hello, and answers as this node, by hand.
 pub(super) async fn accept_raw(listener: &mut MemListener, id: &str) -> MemConnection {
-    let connection = listener.accept().await.unwrap();
+    let connection = in_time("accept", listener.accept()).await.unwrap();
     let (mut send, mut recv) = connection.accept().await.unwrap();
     let mut heard = vec![];
     while let Some(chunk) = recv.read(3).await.unwrap() {

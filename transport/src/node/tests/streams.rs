@@ -6,9 +6,9 @@ use crate::{ConnectionError, ErrorCode, StreamError};
 const ECHO: StreamKind = StreamKind(64);
 
 async fn pair(fabric: &Mem) -> (Node, Node) {
-    let (a, b) = (start(fabric, "a").await, start(fabric, "b").await);
-    b.register(ECHO, Arc::new(Echo));
-    (a, b)
+    let b = builder("b", TransportConfig::default()).handler(ECHO, Arc::new(Echo));
+    let b = b.start(fabric.transport("b")).await.unwrap();
+    (start(fabric, "a").await, b)
 }
 
 async fn an_unknown_kind_fails_only_its_stream<F: Fabric>(fabric: F) {
@@ -182,4 +182,35 @@ async fn bytes_after_the_header_reach_the_handler_however_they_are_cut() {
         assert_eq!(heard.unwrap(), b"one two");
     };
     in_time("echo", exchange).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_is_remote_or_local_by_who_caused_it() {
+    let fabric = Mem::default();
+    let a = start(&fabric, "a").await;
+    let transport = fabric.transport("b");
+    let bind = BindAddr::single("127.0.0.1:0".parse().unwrap());
+    let mut listener = transport.listen(&bind).await.unwrap();
+    let target = ConnectionId::to_address(crate::Listener::local_addr(&listener).to_string());
+    for lost in [true, false] {
+        let (lease, connection) = tokio::join!(
+            a.acquire(target.clone()),
+            hello::accept_raw(&mut listener, "b")
+        );
+        if lost {
+            connection.sever();
+        } else {
+            connection.close(ErrorCode::NO_ERROR, "not needed");
+        }
+        let error = lease.unwrap().open(ECHO).await.unwrap_err();
+        assert!(matches!(error, TransportError::Remote { .. }), "{error}");
+        assert!(error.is_retryable());
+        assert!(error.to_string().contains("may be lost"), "{error}");
+    }
+    let (lease, _connection) =
+        tokio::join!(a.acquire(target), hello::accept_raw(&mut listener, "b"));
+    let lease = lease.unwrap();
+    a.shutdown(Duration::from_secs(1)).await.unwrap();
+    let error = lease.open(ECHO).await.unwrap_err();
+    assert!(matches!(error, TransportError::Local { .. }), "{error}");
 }

@@ -191,6 +191,46 @@ fn close_unused_closes_what_nobody_holds_and_nothing_else() {
 }
 
 #[test]
+fn a_failed_dial_leaves_nothing_to_hand_out_flink_23030() {
+    let mut registry = Registry::new(true);
+    let link = started(&acquire(&mut registry, 0));
+    let error = "refused";
+    on(&mut registry, Event::DialFailed { link, error });
+    assert_eq!(registry.cached(&peer(0)), None);
+    // Neither a late success nor a second failure of the same dial reaches anyone.
+    let late = on(&mut registry, Event::DialSucceeded { link });
+    assert_eq!(late, [close(link, CloseCause::Unwanted)]);
+    assert_eq!(on(&mut registry, Event::DialFailed { link, error }), []);
+}
+
+#[test]
+fn acquiring_and_closing_in_turns_makes_progress_flink_1604() {
+    let mut registry = Registry::new(false);
+    for waiter in 0..100 {
+        let link = started(&acquire(&mut registry, waiter));
+        let answered = on(&mut registry, Event::DialSucceeded { link });
+        assert_eq!(answered, [ok(waiter, link)]);
+        let released = on(&mut registry, Event::Released { link });
+        assert_eq!(released, [close(link, CloseCause::Unused)]);
+        assert_eq!(on(&mut registry, Event::Died { link }), []);
+    }
+    assert_eq!(registry.active(), 0);
+}
+
+#[test]
+fn waiters_follow_one_dial_while_other_peers_are_served_flink_15416() {
+    let mut registry = Registry::new(true);
+    let slow = started(&acquire(&mut registry, 0));
+    let (waiter, connection) = (WaiterId(1), peer(1));
+    let quick = started(&on(&mut registry, Event::Acquire { waiter, connection }));
+    assert_eq!(acquire(&mut registry, 2), []);
+    let answered = on(&mut registry, Event::DialSucceeded { link: quick });
+    assert_eq!(answered, [ok(1, quick)]);
+    let answered = on(&mut registry, Event::DialSucceeded { link: slow });
+    assert_eq!(answered, [ok(0, slow), ok(2, slow)]);
+}
+
+#[test]
 fn each_index_is_a_connection_of_its_own_flink_15455() {
     let mut registry = Registry::new(true);
     for round in 0..5 {

@@ -1,0 +1,4 @@
+//! The jobs of the example cluster.
+
+pub mod shuffle;
+pub mod wordcount;

@@ -1,0 +1,3 @@
+//! Shuffle: generated records through the exchange, each of them checked.
+
+mod record;

@@ -1,0 +1,7 @@
+//! WordCount: files to words to counts.
+
+mod generate;
+mod paths;
+mod report;
+mod splits;
+mod words;

@@ -1,0 +1,114 @@
+//! The task types that a process can run, by name.
+
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+
+use thalweg_transport::BoxFuture;
+
+use super::{TaskContext, TaskError};
+
+/// User code: one subtask of one vertex.
+///
+/// It runs on a thread of its own, with a tokio runtime of its own, so that it may block and compute as it likes: no
+/// connection's keep-alive waits for it. It ends when its inputs have ended, or early with an error. A cancelled task
+/// sees [`TaskError::cancelled`] from its next read or write.
+pub trait Task: Send + Sized + 'static {
+    /// Makes the task from the configuration bytes of its vertex.
+    ///
+    /// # Errors
+    /// A configuration that cannot be read; use [`TaskError::permanent`].
+    fn from_config(config: &[u8]) -> Result<Self, TaskError>;
+
+    /// Runs to the end of the inputs.
+    ///
+    /// # Errors
+    /// Whatever keeps the task from its result. The job fails with it, or starts again.
+    fn run(&mut self, context: &mut TaskContext) -> impl Future<Output = Result<(), TaskError>> + Send;
+}
+
+/// The task types that this process can run. Every process of a cluster runs the same binary, so all know the same.
+#[derive(Clone, Default)]
+pub struct TaskRegistry {
+    factories: BTreeMap<Arc<str>, Factory>,
+}
+
+type Factory = Arc<dyn Fn(&[u8]) -> Result<BoxTask, TaskError> + Send + Sync>;
+
+impl TaskRegistry {
+    /// Without any type.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a type under a name; a later one under the same name replaces it.
+    #[must_use]
+    pub fn with<T: Task>(mut self, name: &str) -> Self {
+        self.factories.insert(name.into(), Arc::new(|config| Ok(BoxTask(Box::new(T::from_config(config)?)))));
+        self
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.factories.keys().map(AsRef::as_ref)
+    }
+
+    /// Whether there is a type of this name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.factories.contains_key(name)
+    }
+
+    /// Makes a task.
+    ///
+    /// # Errors
+    /// [`FailureKind::InvalidJob`](crate::job::FailureKind::InvalidJob) for an unknown name, listing the known ones;
+    /// what the type's `from_config` says.
+    pub fn make(&self, name: &str, config: &[u8]) -> Result<BoxTask, TaskError> {
+        match self.factories.get(name) {
+            Some(factory) => factory(config),
+            None => Err(TaskError::of_kind(crate::job::FailureKind::InvalidJob, self.unknown(name))),
+        }
+    }
+
+    /// The message about an unknown name.
+    #[must_use]
+    pub fn unknown(&self, name: &str) -> String {
+        let known: Vec<&str> = self.names().collect();
+        format!("no task type {name:?} is registered: {} are", known.join(", "))
+    }
+}
+
+impl fmt::Debug for TaskRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// A task of any type.
+pub struct BoxTask(Box<dyn DynTask>);
+
+impl BoxTask {
+    /// Runs it; see [`Task::run`].
+    ///
+    /// # Errors
+    /// As [`Task::run`].
+    pub async fn run(&mut self, context: &mut TaskContext) -> Result<(), TaskError> {
+        self.0.run(context).await
+    }
+}
+
+impl fmt::Debug for BoxTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxTask")
+    }
+}
+
+trait DynTask: Send {
+    fn run<'a>(&'a mut self, context: &'a mut TaskContext) -> BoxFuture<'a, Result<(), TaskError>>;
+}
+
+impl<T: Task> DynTask for T {
+    fn run<'a>(&'a mut self, context: &'a mut TaskContext) -> BoxFuture<'a, Result<(), TaskError>> {
+        Box::pin(Task::run(self, context))
+    }
+}

@@ -1,0 +1,87 @@
+//! One buffer of network memory: written by its owner, then frozen and shared.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+
+use super::local_pool::LocalInner;
+
+/// A writable buffer of a pool. Dropping it gives its memory back to the pool.
+pub struct BufferMut {
+    data: Vec<u8>,
+    local: Option<Arc<LocalInner>>,
+}
+
+impl BufferMut {
+    pub(super) fn new(data: Vec<u8>, local: Arc<LocalInner>) -> Self {
+        Self {
+            data,
+            local: Some(local),
+        }
+    }
+
+    /// Bytes written.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Whether nothing is written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Bytes that still fit.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        let size = self.local.as_ref().map_or(0, |local| local.buffer_bytes());
+        size - self.data.len()
+    }
+
+    /// Appends as much of `bytes` as fits and says how much that was.
+    pub fn append(&mut self, bytes: &[u8]) -> usize {
+        let take = bytes.len().min(self.remaining());
+        self.data.extend_from_slice(&bytes[..take]);
+        take
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.data.clear();
+    }
+
+    /// Makes it immutable. Its memory goes back to the pool when the last clone or slice is dropped, which for a sent
+    /// buffer is after the transport needs it no more.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+
+    pub(super) fn into_parts(mut self) -> (Vec<u8>, Option<Arc<LocalInner>>) {
+        (std::mem::take(&mut self.data), self.local.take())
+    }
+}
+
+impl AsRef<[u8]> for BufferMut {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Drop for BufferMut {
+    fn drop(&mut self) {
+        if let Some(local) = self.local.take() {
+            let mut data = std::mem::take(&mut self.data);
+            data.clear();
+            local.give_back(data);
+        }
+    }
+}
+
+impl fmt::Debug for BufferMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferMut")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

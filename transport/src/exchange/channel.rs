@@ -1,0 +1,158 @@
+//! One channel of a gate: where it gets its items, what is queued, and its credit.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{
+    buffer::BufferMut,
+    gate_core::GateCore,
+    view::{Item, SubpartitionRequest, SubpartitionView},
+};
+use crate::{
+    addr::ConnectionId,
+    error::ErrorCode,
+    proto::{DataType, ReceiverCredit},
+    stream::BoxSendStream,
+    transport::SendStream,
+};
+
+/// Where the items of a channel come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChannelSource {
+    /// Not known yet; [`GateHandle::update_channel`](super::GateHandle::update_channel) says it later.
+    Unknown,
+    /// A partition of this node, read without the network.
+    Local(SubpartitionRequest),
+    /// A partition of another node.
+    Remote {
+        /// How that node is reached.
+        connection: ConnectionId,
+        /// What to request there.
+        request: SubpartitionRequest,
+    },
+}
+
+/// The state of a channel, under the gate's lock.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) source: ChannelSource,
+    pub(super) queue: VecDeque<(DataType, Bytes)>,
+    pub(super) credit: ReceiverCredit,
+    /// A local channel's view; absent while the consumer uses it outside the lock.
+    pub(super) view: Option<Box<dyn SubpartitionView>>,
+    pub(super) in_ready: bool,
+    pub(super) in_waiting: bool,
+    pub(super) in_dirty: bool,
+    /// Counted among the channels that share the floating buffers.
+    pub(super) shares: bool,
+    /// A local channel behind a barrier.
+    pub(super) blocked: bool,
+    /// The credit accounts are closed: buffers go straight back to the pool.
+    pub(super) credit_ended: bool,
+    /// The consumer has taken the end of the partition.
+    pub(super) ended: bool,
+    pub(super) control: Control,
+    pub(super) unsent_credit: u32,
+    pub(super) unsent_resume: bool,
+}
+
+impl Channel {
+    pub(super) fn new(source: ChannelSource, exclusive: u32) -> Self {
+        Self {
+            source,
+            queue: VecDeque::new(),
+            credit: ReceiverCredit::new(exclusive),
+            view: None,
+            in_ready: false,
+            in_waiting: false,
+            in_dirty: false,
+            shares: false,
+            blocked: false,
+            credit_ended: false,
+            ended: false,
+            control: Control::Detached,
+            unsent_credit: 0,
+            unsent_resume: false,
+        }
+    }
+
+    /// Takes items of a local view into the queue.
+    pub(super) fn extend(&mut self, items: impl IntoIterator<Item = Item>) {
+        let items = items.into_iter();
+        self.queue
+            .extend(items.map(|item| (item.data_type, item.payload)));
+    }
+}
+
+/// The sending half of a remote channel's stream.
+#[derive(Debug)]
+pub(super) enum Control {
+    /// There is none: not connected, or ended.
+    Detached,
+    /// Ready for the next credit.
+    Idle(BoxSendStream),
+    /// The credit task writes to it.
+    Busy,
+    /// The credit task writes to it and ends it then.
+    Closing(Close),
+}
+
+/// How the sending half ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Close {
+    Finish,
+    Reset(ErrorCode),
+}
+
+impl Close {
+    pub(super) fn apply(self, mut send: BoxSendStream) {
+        match self {
+            // A producer that has stopped reading needs no end.
+            Self::Finish => drop(send.finish()),
+            Self::Reset(code) => send.reset(code),
+        }
+    }
+}
+
+/// A buffer of a channel on its way from the network through the queue to the consumer and back to the channel.
+#[derive(Debug)]
+pub(super) struct CreditBuffer {
+    buffer: Option<BufferMut>,
+    core: Arc<GateCore>,
+    channel: usize,
+}
+
+impl CreditBuffer {
+    pub(super) fn new(buffer: BufferMut, core: Arc<GateCore>, channel: usize) -> Self {
+        Self {
+            buffer: Some(buffer),
+            core,
+            channel,
+        }
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> usize {
+        self.buffer
+            .as_mut()
+            .map_or(0, |buffer| buffer.append(bytes))
+    }
+
+    pub(super) fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for CreditBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], AsRef::as_ref)
+    }
+}
+
+impl Drop for CreditBuffer {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.core.recycle(self.channel, buffer);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The one task of a gate that tells its producers of free buffers and resumes.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::task::JoinSet;
+
+use super::{
+    channel::{Close, Control},
+    gate_core::GateCore,
+};
+use crate::{
+    error::{ErrorCode, StreamError},
+    proto::{FRAME_HEADER_BYTES, Frame},
+    stream::BoxSendStream,
+    transport::SendStream,
+};
+
+/// Sends credit until the gate is cancelled, by its consumer or its node.
+///
+/// A write that has to wait is set aside, so that a producer that does not read delays no other.
+pub(super) async fn send_credit(core: Arc<GateCore>) {
+    let mut waiting = JoinSet::new();
+    loop {
+        while let Some((index, mut send, frames)) = next_message(&core) {
+            let mut write = Box::pin(async move {
+                let result = send.write(&mut [frames]).await;
+                (index, send, result)
+            });
+            // A future that is ready wins; `yield_now` would give the thread away.
+            tokio::select! {
+                biased;
+                (index, send, result) = &mut write => core.return_control(index, send, result),
+                () = std::future::ready(()) => { waiting.spawn(write); }
+            }
+        }
+        tokio::select! {
+            biased;
+            () = core.cancel.cancelled() => break,
+            Some(done) = waiting.join_next() => {
+                if let Ok((index, send, result)) = done {
+                    core.return_control(index, send, result);
+                }
+            }
+            () = core.credit_wake.notified() => {}
+        }
+    }
+    // The node may have cancelled the gate: its consumer must hear of it.
+    core.fail(core.cancelled());
+    // Dropping the rest resets their streams; the reading halves are stopped by their own tasks.
+    waiting.shutdown().await;
+}
+
+fn next_message(core: &GateCore) -> Option<(usize, BoxSendStream, Bytes)> {
+    let mut guard = core.lock();
+    let state = &mut *guard;
+    while let Some(index) = state.dirty.pop() {
+        let channel = &mut state.channels[index];
+        channel.in_dirty = false;
+        if !matches!(channel.control, Control::Idle(_)) {
+            continue;
+        }
+        let mut frames = BytesMut::with_capacity(FRAME_HEADER_BYTES * 2);
+        // After a resume the producer forgets old credit, so the resume goes first.
+        if std::mem::take(&mut channel.unsent_resume) {
+            Frame::ResumeConsumption.encode(&mut frames);
+        }
+        let credit = std::mem::take(&mut channel.unsent_credit);
+        if credit > 0 {
+            Frame::AddCredit { credit }.encode(&mut frames);
+            core.counters.on_credit_sent(credit);
+        }
+        if frames.is_empty() {
+            continue;
+        }
+        if let Control::Idle(send) = std::mem::replace(&mut channel.control, Control::Busy) {
+            return Some((index, send, frames.freeze()));
+        }
+    }
+    None
+}
+
+impl GateCore {
+    /// A remote channel's request is out: its sending half is ready for credit.
+    pub(super) fn attach_control(&self, index: usize, send: BoxSendStream) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            Close::Reset(ErrorCode::CANCELLED).apply(send);
+            return;
+        }
+        state.channels[index].control = Control::Idle(send);
+        let dirty = state.set_dirty(index);
+        drop(state);
+        self.wake_credit(dirty);
+    }
+
+    /// The stream is at its end.
+    pub(super) fn detach_control(&self, index: usize, close: Close) {
+        let mut state = self.lock();
+        let control = &mut state.channels[index].control;
+        let send = match std::mem::replace(control, Control::Detached) {
+            Control::Idle(send) => Some(send),
+            Control::Busy => {
+                *control = Control::Closing(close);
+                None
+            }
+            // The first end stays.
+            Control::Closing(first) => {
+                *control = Control::Closing(first);
+                None
+            }
+            Control::Detached => None,
+        };
+        drop(state);
+        if let Some(send) = send {
+            close.apply(send);
+        }
+    }
+
+    fn return_control(&self, index: usize, send: BoxSendStream, result: Result<(), StreamError>) {
+        let mut state = self.lock();
+        let control = &mut state.channels[index].control;
+        match std::mem::replace(control, Control::Detached) {
+            Control::Closing(close) => {
+                drop(state);
+                close.apply(send);
+            }
+            // The reading half hears why and tells the gate.
+            _ if result.is_err() => {
+                drop(state);
+                drop(send);
+            }
+            _ => {
+                *control = Control::Idle(send);
+                let dirty = state.set_dirty(index);
+                drop(state);
+                self.wake_credit(dirty);
+            }
+        }
+    }
+}

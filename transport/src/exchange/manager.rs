@@ -1,0 +1,251 @@
+//! The partitions that this node produces, and the requests that came before their partition.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use super::{
+    error::ExchangeError,
+    partition::PartitionSource,
+    view::{AvailabilityListener, ResultPartitionProvider, SubpartitionRequest, SubpartitionView},
+};
+use crate::{
+    proto::{ExecutionAttemptId, PartitionId},
+    stream::BoxFuture,
+};
+
+/// The registry of a node's result partitions. Cloning is cheap; clones share it.
+///
+/// A request for a partition that is not registered waits for it, at most `partition_request_timeout`. Dropping the
+/// request's future ends its wait and forgets it.
+#[derive(Debug, Clone)]
+pub struct ResultPartitionManager {
+    inner: Arc<ManagerInner>,
+}
+
+impl ResultPartitionManager {
+    /// An empty registry in which requests wait so long.
+    #[must_use]
+    pub fn new(partition_request_timeout: Duration) -> Self {
+        Self {
+            inner: Arc::new(ManagerInner {
+                timeout: partition_request_timeout,
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Makes a partition available and answers the requests that wait for it.
+    ///
+    /// # Errors
+    /// [`ExchangeError::AlreadyRegistered`], and [`ExchangeError::Cancelled`] after `shutdown`.
+    pub fn register(&self, partition: Arc<dyn PartitionSource>) -> Result<(), ExchangeError> {
+        let key = (partition.id(), partition.producer());
+        let mut state = self.inner.lock();
+        if state.closed {
+            return Err(ExchangeError::Cancelled {
+                what: "the partition manager".to_owned(),
+            });
+        }
+        if state.partitions.contains_key(&key) {
+            return Err(ExchangeError::AlreadyRegistered { partition: key.0 });
+        }
+        state.partitions.insert(key, partition.clone());
+        let parked = state.unpark(&key);
+        drop(state);
+        partition.on_registered(ReleaseHook {
+            manager: Arc::downgrade(&self.inner),
+            key,
+        });
+        for request in parked {
+            // A requester that went away needs no answer.
+            let _ = request.reply.send(partition.clone());
+        }
+        Ok(())
+    }
+
+    /// Forgets the partition and frees what it holds. Its readers, and requests that wait for it, hear
+    /// [`ExchangeError::PartitionNotFound`]. An unknown one is ignored.
+    pub fn release_partition(&self, partition: PartitionId, producer: ExecutionAttemptId) {
+        let (found, parked) = self.inner.remove(&(partition, producer));
+        drop(parked);
+        if let Some(found) = found {
+            found.release(ExchangeError::PartitionNotFound { partition });
+        }
+    }
+
+    /// Partitions that are registered.
+    #[must_use]
+    pub fn registered(&self) -> usize {
+        self.inner.lock().partitions.len()
+    }
+
+    /// Requests that wait for their partition.
+    #[must_use]
+    pub fn parked(&self) -> usize {
+        self.inner.lock().parked_count
+    }
+
+    /// Releases every partition and ends every wait; refuses what comes later.
+    pub fn shutdown(&self) {
+        let mut state = self.inner.lock();
+        state.closed = true;
+        let partitions = std::mem::take(&mut state.partitions);
+        let parked = std::mem::take(&mut state.parked);
+        state.parked_count = 0;
+        drop(state);
+        drop(parked);
+        for partition in partitions.into_values() {
+            partition.release(ExchangeError::PartitionNotFound {
+                partition: partition.id(),
+            });
+        }
+    }
+}
+
+impl ResultPartitionProvider for ResultPartitionManager {
+    fn create_subpartition_view(
+        &self,
+        request: SubpartitionRequest,
+        listener: Arc<dyn AvailabilityListener>,
+    ) -> BoxFuture<'static, Result<Box<dyn SubpartitionView>, ExchangeError>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let partition = inner.find(request).await?;
+            partition.create_view(request.subpartition, listener)
+        })
+    }
+}
+
+/// Takes a partition out of the registry that it was put into.
+#[derive(Debug, Clone)]
+pub struct ReleaseHook {
+    manager: Weak<ManagerInner>,
+    key: Key,
+}
+
+impl ReleaseHook {
+    /// Forgets the partition. What it holds is its own to free.
+    pub fn release(&self) {
+        if let Some(manager) = self.manager.upgrade() {
+            drop(manager.remove(&self.key));
+        }
+    }
+}
+
+type Key = (PartitionId, ExecutionAttemptId);
+
+#[derive(Debug)]
+struct ManagerInner {
+    timeout: Duration,
+    state: Mutex<State>,
+}
+
+impl ManagerInner {
+    async fn find(
+        self: &Arc<Self>,
+        request: SubpartitionRequest,
+    ) -> Result<Arc<dyn PartitionSource>, ExchangeError> {
+        let key = (request.partition, request.producer);
+        let not_found = || ExchangeError::PartitionNotFound {
+            partition: request.partition,
+        };
+        let (id, wait) = {
+            let mut state = self.lock();
+            if let Some(partition) = state.partitions.get(&key) {
+                return Ok(partition.clone());
+            }
+            if state.closed || state.parked_count >= MAX_PARKED {
+                return Err(not_found());
+            }
+            state.park(key)
+        };
+        let _unpark = Unpark {
+            manager: self,
+            key,
+            id,
+        };
+        match tokio::time::timeout(self.timeout, wait).await {
+            Ok(Ok(partition)) => Ok(partition),
+            Ok(Err(_)) | Err(_) => Err(not_found()),
+        }
+    }
+
+    fn remove(&self, key: &Key) -> (Option<Arc<dyn PartitionSource>>, Vec<Parked>) {
+        let mut state = self.lock();
+        (state.partitions.remove(key), state.unpark(key))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    partitions: HashMap<Key, Arc<dyn PartitionSource>>,
+    parked: HashMap<Key, Vec<Parked>>,
+    parked_count: usize,
+    next: u64,
+    closed: bool,
+}
+
+impl State {
+    fn park(&mut self, key: Key) -> (u64, oneshot::Receiver<Arc<dyn PartitionSource>>) {
+        let (reply, wait) = oneshot::channel();
+        let id = self.next;
+        self.next += 1;
+        self.parked_count += 1;
+        self.parked
+            .entry(key)
+            .or_default()
+            .push(Parked { id, reply });
+        (id, wait)
+    }
+
+    fn unpark(&mut self, key: &Key) -> Vec<Parked> {
+        let parked = self.parked.remove(key).unwrap_or_default();
+        self.parked_count -= parked.len();
+        parked
+    }
+}
+
+#[derive(Debug)]
+struct Parked {
+    id: u64,
+    reply: oneshot::Sender<Arc<dyn PartitionSource>>,
+}
+
+/// Forgets a request that was answered, timed out or dropped.
+struct Unpark<'a> {
+    manager: &'a ManagerInner,
+    key: Key,
+    id: u64,
+}
+
+impl Drop for Unpark<'_> {
+    fn drop(&mut self) {
+        let mut state = self.manager.lock();
+        let Some(parked) = state.parked.get_mut(&self.key) else {
+            return;
+        };
+        let Some(at) = parked.iter().position(|parked| parked.id == self.id) else {
+            return;
+        };
+        let gone = parked.swap_remove(at);
+        if parked.is_empty() {
+            state.parked.remove(&self.key);
+        }
+        state.parked_count -= 1;
+        drop(state);
+        drop(gone);
+    }
+}
+
+/// Requests that may wait in a node at the same time; each costs some hundred bytes. Beyond it a request is answered
+/// as if its time were over.
+const MAX_PARKED: usize = 65_536;

@@ -1,0 +1,306 @@
+//! The task of a remote channel: requests the subpartition and receives it into the channel's buffers.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+
+use super::{
+    channel::{Close, CreditBuffer},
+    connection_manager::ConnectionManager,
+    error::ExchangeError,
+    gate_core::GateCore,
+    producer_check::{ProducerCheck, Verdict},
+    view::SubpartitionRequest,
+};
+use crate::{
+    addr::ConnectionId,
+    error::ErrorCode,
+    handler::TransportError,
+    proto::{
+        DataType, ErrorKind, ExecutionAttemptId, Frame, HeaderDecoder, PartitionId,
+        PartitionRequest,
+    },
+    stream::BoxRecvStream,
+    transport::RecvStream,
+};
+
+/// What a remote channel's task needs.
+pub(super) struct RemoteChannel {
+    pub(super) core: Arc<GateCore>,
+    pub(super) index: usize,
+    pub(super) connections: Arc<dyn ConnectionManager>,
+    pub(super) check: Option<Arc<dyn ProducerCheck>>,
+    pub(super) connection: ConnectionId,
+    pub(super) request: SubpartitionRequest,
+    pub(super) consumer: ExecutionAttemptId,
+    pub(super) initial_credit: u32,
+}
+
+impl RemoteChannel {
+    /// Runs until the subpartition has ended, failed, or the gate is cancelled.
+    pub(super) async fn run(self) {
+        let cancel = self.core.cancel.clone();
+        if cancel.run_until_cancelled(self.receive()).await.is_none() {
+            self.connections
+                .close_open_channel_connections(&self.connection);
+        }
+        self.core
+            .detach_control(self.index, Close::Reset(ErrorCode::CANCELLED));
+    }
+
+    async fn receive(&self) {
+        let mut requests = 1;
+        loop {
+            let Err(error) = self.request_and_receive().await else {
+                return;
+            };
+            if requests < MAX_REQUESTS
+                && matches!(error, ExchangeError::PartitionNotFound { .. })
+                && let Some(check) = &self.check
+                && check.on_partition_not_found(self.request).await == Verdict::RequestAgain
+            {
+                requests += 1;
+                continue;
+            }
+            self.core.fail(error);
+            return;
+        }
+    }
+
+    async fn request_and_receive(&self) -> Result<(), ExchangeError> {
+        let client = self
+            .connections
+            .create_partition_request_client(self.connection.clone())
+            .await?;
+        let request = PartitionRequest {
+            partition: self.request.partition,
+            subpartition: self.request.subpartition,
+            initial_credit: self.initial_credit,
+            buffer_size: u32::try_from(self.core.pool.buffer_bytes()).unwrap_or(u32::MAX),
+            producer: self.request.producer,
+            consumer: self.consumer,
+        };
+        let stream = client.request_subpartition(&request).await?;
+        let guard = StopOnDrop {
+            recv: stream.recv,
+            code: ErrorCode::CANCELLED,
+        };
+        self.core.attach_control(self.index, stream.send);
+        let mut receiver = Receiver {
+            core: &self.core,
+            index: self.index,
+            partition: self.request.partition,
+            connection: &self.connection,
+            decoder: HeaderDecoder::default(),
+            body: None,
+            done: Vec::new(),
+            ended: false,
+        };
+        let mut guard = guard;
+        let result = receiver.run(&mut guard.recv).await;
+        let close = match &result {
+            Ok(()) => Close::Finish,
+            Err(error) => {
+                guard.code = error.code();
+                Close::Reset(error.code())
+            }
+        };
+        self.core.detach_control(self.index, close);
+        result
+    }
+}
+
+/// Stops the stream with a code of our choice, also where its task is dropped. After its end that does nothing.
+struct StopOnDrop {
+    recv: BoxRecvStream,
+    code: ErrorCode,
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.recv.stop(self.code);
+    }
+}
+
+/// Turns the bytes of a stream into items of the channel: one copy, into the buffer that the credit stood for.
+struct Receiver<'a> {
+    core: &'a Arc<GateCore>,
+    index: usize,
+    partition: PartitionId,
+    connection: &'a ConnectionId,
+    decoder: HeaderDecoder,
+    body: Option<Body>,
+    done: Vec<(DataType, Bytes)>,
+    ended: bool,
+}
+
+impl Receiver<'_> {
+    async fn run(&mut self, recv: &mut BoxRecvStream) -> Result<(), ExchangeError> {
+        let mut chunks = [const { Bytes::new() }; CHUNKS];
+        let mut since_yield = 0;
+        loop {
+            let count = match recv.read_chunks(&mut chunks).await {
+                Ok(Some(count)) => count,
+                Ok(None) if self.ended && self.decoder.is_empty() => return Ok(()),
+                Ok(None) => return Err(self.protocol("the stream ends before the partition does")),
+                // All is here; how the stream goes away matters no more.
+                Err(_) if self.ended => return Ok(()),
+                Err(error) => {
+                    return Err(TransportError::from_stream(self.connection, &error).into());
+                }
+            };
+            for chunk in &mut chunks[..count] {
+                since_yield += chunk.len();
+                self.on_bytes(std::mem::take(chunk))?;
+            }
+            if !self.done.is_empty() {
+                self.core.deliver(self.index, &mut self.done);
+            }
+            if since_yield >= YIELD_BYTES {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn on_bytes(&mut self, mut bytes: Bytes) -> Result<(), ExchangeError> {
+        while !bytes.is_empty() {
+            if let Some(mut body) = self.body.take() {
+                let take = bytes.len().min(body.missing);
+                body.append(&bytes[..take]);
+                body.missing -= take;
+                bytes.advance(take);
+                if body.missing > 0 {
+                    self.body = Some(body);
+                } else {
+                    self.on_body(body.target)?;
+                }
+                continue;
+            }
+            let frame = self
+                .decoder
+                .decode(&mut bytes)
+                .map_err(|error| self.protocol(error))?;
+            if let Some(frame) = frame {
+                self.on_frame(frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_frame(&mut self, frame: Frame) -> Result<(), ExchangeError> {
+        if self.ended {
+            return Err(self.protocol("a frame came after the end of the partition"));
+        }
+        let (target, length) = match frame {
+            Frame::Buffer {
+                data_type: DataType::Data,
+                length,
+                sequence,
+                backlog,
+            } => {
+                let size = self.core.pool.buffer_bytes();
+                if length as usize > size {
+                    return Err(self.protocol(format!(
+                        "a buffer of {length} bytes came, at most {size} bytes are allowed"
+                    )));
+                }
+                let buffer = self
+                    .core
+                    .on_data(self.index, self.partition, sequence, backlog)?;
+                (Target::Data(buffer), length)
+            }
+            Frame::Buffer {
+                data_type,
+                length,
+                sequence,
+                backlog,
+            } => {
+                self.core
+                    .on_event(self.index, self.partition, data_type, sequence, backlog)?;
+                (Target::Event(data_type, Vec::new()), length)
+            }
+            Frame::BacklogAnnouncement { backlog } => {
+                self.core.on_backlog(self.index, backlog);
+                return Ok(());
+            }
+            Frame::Error { kind, length } => (Target::Error(kind, Vec::new()), length),
+            Frame::Request { .. } | Frame::AddCredit { .. } | Frame::ResumeConsumption => {
+                return Err(self.protocol(format!("a producer may not send {frame:?}")));
+            }
+        };
+        if length == 0 {
+            return self.on_body(target);
+        }
+        self.body = Some(Body {
+            target,
+            missing: length as usize,
+        });
+        Ok(())
+    }
+
+    fn on_body(&mut self, target: Target) -> Result<(), ExchangeError> {
+        match target {
+            Target::Data(buffer) => {
+                // An empty buffer costs credit like another; it goes straight back.
+                if !buffer.as_ref().is_empty() {
+                    self.done.push((DataType::Data, buffer.freeze()));
+                }
+            }
+            Target::Event(data_type, payload) => {
+                self.ended = data_type == DataType::EndOfPartition;
+                if matches!(
+                    data_type,
+                    DataType::PrioritizedEvent
+                        | DataType::TimeoutableBarrier
+                        | DataType::RecoveryCompletion
+                ) {
+                    return Err(self.protocol(format!("{data_type:?} is reserved")));
+                }
+                self.done.push((data_type, payload.into()));
+            }
+            Target::Error(kind, text) => {
+                return Err(ExchangeError::from_wire(self.partition, kind, &text));
+            }
+        }
+        Ok(())
+    }
+
+    fn protocol(&self, reason: impl ToString) -> ExchangeError {
+        ExchangeError::protocol(self.partition, reason)
+    }
+}
+
+/// A payload on its way.
+struct Body {
+    target: Target,
+    missing: usize,
+}
+
+impl Body {
+    fn append(&mut self, bytes: &[u8]) {
+        match &mut self.target {
+            Target::Data(buffer) => {
+                buffer.append(bytes);
+            }
+            Target::Event(_, payload) | Target::Error(_, payload) => {
+                payload.extend_from_slice(bytes);
+            }
+        }
+    }
+}
+
+enum Target {
+    Data(CreditBuffer),
+    Event(DataType, Vec<u8>),
+    Error(ErrorKind, Vec<u8>),
+}
+
+/// Chunks per read: one wake-up for as many packets.
+const CHUNKS: usize = 32;
+
+/// Bulk gives way after so many bytes, for the calls beside it.
+const YIELD_BYTES: usize = 128 * 1024;
+
+/// Requests for one subpartition; each waits at the producer for `partition_request_timeout`.
+const MAX_REQUESTS: u32 = 2;

@@ -1,0 +1,66 @@
+//! How a consumer, near or far, reads one subpartition.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+
+use super::error::ExchangeError;
+use crate::{
+    proto::{DataType, ExecutionAttemptId, PartitionId, SubpartitionIndex},
+    stream::BoxFuture,
+};
+
+/// Reads one subpartition in order. Dropping it releases the subpartition.
+pub trait SubpartitionView: fmt::Debug + Send {
+    /// Appends items that are ready to `out`: at most `max`, at most `credit` of them data, in order. Stops after a
+    /// blocking event, and before data without credit. Appending none means that nothing may be sent now.
+    ///
+    /// # Errors
+    /// Why the partition will give no more: [`ExchangeError::ProducerFailed`], [`ExchangeError::PartitionNotFound`]
+    /// after a release.
+    fn take(&mut self, credit: u32, max: usize, out: &mut Vec<Item>) -> Result<(), ExchangeError>;
+
+    /// Data buffers that wait.
+    fn backlog(&self) -> u32;
+}
+
+/// One item of a subpartition.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// What it is.
+    pub data_type: DataType,
+    /// A buffer, or an event's bytes.
+    pub payload: Bytes,
+    /// Data buffers that wait behind it.
+    pub backlog: u32,
+}
+
+/// Hears that a view that had nothing has something, or that it failed. Called on any thread, under no lock.
+pub trait AvailabilityListener: fmt::Debug + Send + Sync {
+    /// There is something to take. Must not block.
+    fn on_available(&self);
+}
+
+/// Which subpartition a consumer wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SubpartitionRequest {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The attempt that produces it; another attempt's partition is another partition.
+    pub producer: ExecutionAttemptId,
+    /// The part.
+    pub subpartition: SubpartitionIndex,
+}
+
+/// Finds the partitions that this node produces.
+pub trait ResultPartitionProvider: fmt::Debug + Send + Sync + 'static {
+    /// Opens a view, waiting a limited time for the partition to appear. Dropping the future ends the wait.
+    ///
+    /// # Errors
+    /// [`ExchangeError::PartitionNotFound`], [`ExchangeError::Subpartition`].
+    fn create_subpartition_view(
+        &self,
+        request: SubpartitionRequest,
+        listener: Arc<dyn AvailabilityListener>,
+    ) -> BoxFuture<'static, Result<Box<dyn SubpartitionView>, ExchangeError>>;
+}

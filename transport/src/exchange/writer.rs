@@ -1,0 +1,324 @@
+//! What a producing task holds: cuts records into buffers, one stream of bytes for each subpartition.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use bytes::Bytes;
+
+use super::{
+    buffer::BufferMut,
+    error::ExchangeError,
+    event::Event,
+    partition::{PartitionSource, ResultPartition},
+};
+use crate::proto::DataType;
+
+/// Writes records and events into a [`ResultPartition`]. One task owns it, on any thread and runtime.
+///
+/// A record is its length (4 bytes, big endian) and its bytes; it may span buffers. A buffer goes to the consumer when
+/// it is full, at [`flush`](Self::flush), before an event, and before the writer waits for memory, so that no consumer
+/// waits for records that lie in an open buffer. Records of one subpartition keep their order, broadcast ones included.
+///
+/// Dropping it before [`finish`](Self::finish) fails the partition.
+#[derive(Debug)]
+pub struct PartitionWriter {
+    partition: Arc<ResultPartition>,
+    open: Box<[Option<BufferMut>]>,
+    /// One buffer for all subpartitions; never open together with one of `open`.
+    open_broadcast: Option<BufferMut>,
+    state: WriterState,
+}
+
+impl PartitionWriter {
+    pub(super) fn new(partition: Arc<ResultPartition>) -> Self {
+        let open = (0..partition.subpartition_count()).map(|_| None).collect();
+        Self {
+            partition,
+            open,
+            open_broadcast: None,
+            state: WriterState::Open,
+        }
+    }
+
+    /// The partition.
+    #[must_use]
+    pub fn partition(&self) -> &Arc<ResultPartition> {
+        &self.partition
+    }
+
+    /// Writes a record if no wait is needed; `false` means that nothing was written: use [`emit`](Self::emit).
+    ///
+    /// # Errors
+    /// As [`emit`](Self::emit).
+    pub fn try_emit(&mut self, subpartition: usize, record: &[u8]) -> Result<bool, ExchangeError> {
+        let target = self.check(Target::One(subpartition), record)?;
+        self.switch_to(target);
+        let needed = LENGTH_BYTES + record.len();
+        let room = self.slot(target).as_ref().map_or(0, BufferMut::remaining);
+        let mut fresh = None;
+        if needed > room {
+            let pool = self.partition.pool();
+            if needed > room + pool.buffer_bytes() {
+                return Ok(false);
+            }
+            fresh = self.partition.pool().try_request()?;
+            if fresh.is_none() {
+                return Ok(false);
+            }
+        }
+        for mut part in [&prefix(record)[..], record] {
+            while !part.is_empty() {
+                if self.slot(target).is_none() {
+                    *self.slot(target) = fresh.take();
+                }
+                let Some(buffer) = self.slot(target) else {
+                    return Ok(false);
+                };
+                part = &part[buffer.append(part)..];
+                self.push_full(target);
+            }
+        }
+        self.count_record();
+        Ok(true)
+    }
+
+    /// Writes a record, waiting for memory if the consumers are slower.
+    ///
+    /// # Errors
+    /// [`ExchangeError::TooLarge`] above [`MAX_RECORD_BYTES`], [`ExchangeError::Subpartition`] for a wrong index,
+    /// [`ExchangeError::Buffers`] or the partition's failure, [`ExchangeError::InvalidState`] after `finish` or a
+    /// dropped `emit`.
+    ///
+    /// # Cancel safety
+    /// **Not** cancel-safe: a dropped emit may leave half a record, after which the writer refuses everything but `fail`.
+    pub async fn emit(&mut self, subpartition: usize, record: &[u8]) -> Result<(), ExchangeError> {
+        let target = self.check(Target::One(subpartition), record)?;
+        self.write_record(target, record).await
+    }
+
+    /// Writes a record to every subpartition. Its buffers are shared, not copied, between them.
+    ///
+    /// # Errors
+    /// As [`emit`](Self::emit).
+    ///
+    /// # Cancel safety
+    /// As [`emit`](Self::emit).
+    pub async fn broadcast(&mut self, record: &[u8]) -> Result<(), ExchangeError> {
+        let target = self.check(Target::All, record)?;
+        self.write_record(target, record).await
+    }
+
+    /// Makes what is written visible to the consumers.
+    pub fn flush(&mut self) {
+        self.push_open(Target::All);
+        for index in 0..self.open.len() {
+            self.push_open(Target::One(index));
+        }
+    }
+
+    /// Sends an event to every subpartition, behind what was written.
+    ///
+    /// # Errors
+    /// [`ExchangeError::TooLarge`], and [`ExchangeError::InvalidState`] as [`emit`](Self::emit);
+    /// [`Event::EndOfPartition`] is sent by [`finish`](Self::finish) alone.
+    pub fn broadcast_event(&mut self, event: Event) -> Result<(), ExchangeError> {
+        self.check_open()?;
+        if event == Event::EndOfPartition {
+            return Err(self.invalid("the end of the partition is sent by finish"));
+        }
+        let (data_type, payload) = event.into_wire()?;
+        self.push_event(data_type, &payload);
+        Ok(())
+    }
+
+    /// Ends every subpartition after what was written. Data stays until it is consumed.
+    ///
+    /// # Errors
+    /// As [`broadcast_event`](Self::broadcast_event).
+    pub fn finish(mut self) -> Result<(), ExchangeError> {
+        self.check_open()?;
+        self.push_event(DataType::EndOfPartition, &Bytes::new());
+        self.state = WriterState::Finished;
+        Ok(())
+    }
+
+    /// Ends the partition with an error that every consumer hears.
+    pub fn fail(mut self, cause: &str) {
+        self.state = WriterState::Finished;
+        self.drop_open();
+        self.partition.fail(cause);
+    }
+
+    async fn write_record(&mut self, target: Target, record: &[u8]) -> Result<(), ExchangeError> {
+        self.switch_to(target);
+        self.state = WriterState::Torn;
+        for mut part in [&prefix(record)[..], record] {
+            while !part.is_empty() {
+                if self.slot(target).is_none() {
+                    let buffer = self.request().await?;
+                    *self.slot(target) = Some(buffer);
+                }
+                if let Some(buffer) = self.slot(target) {
+                    part = &part[buffer.append(part)..];
+                }
+                self.push_full(target);
+            }
+        }
+        self.state = WriterState::Open;
+        self.count_record();
+        Ok(())
+    }
+
+    /// A wait ends only when consumers give buffers back, so they must see all that is written.
+    async fn request(&mut self) -> Result<BufferMut, ExchangeError> {
+        let pool = self.partition.pool();
+        if let Some(buffer) = pool.try_request()? {
+            return Ok(buffer);
+        }
+        let pool = pool.clone();
+        self.flush();
+        Ok(pool.request().await?)
+    }
+
+    fn check(&self, target: Target, record: &[u8]) -> Result<Target, ExchangeError> {
+        self.check_open()?;
+        if record.len() > MAX_RECORD_BYTES {
+            return Err(ExchangeError::TooLarge {
+                what: "record",
+                bytes: record.len() as u64,
+                limit: MAX_RECORD_BYTES as u64,
+            });
+        }
+        match target {
+            Target::One(index) if index >= self.open.len() => Err(ExchangeError::Subpartition {
+                partition: self.partition.id(),
+                subpartition: u32::try_from(index).unwrap_or(u32::MAX),
+                reason: "there is no such subpartition",
+            }),
+            _ => Ok(target),
+        }
+    }
+
+    fn check_open(&self) -> Result<(), ExchangeError> {
+        match self.state {
+            WriterState::Open => Ok(()),
+            WriterState::Torn => Err(self.invalid("a write was dropped or failed half way")),
+            WriterState::Finished => Err(self.invalid("it is finished")),
+        }
+    }
+
+    fn invalid(&self, reason: &'static str) -> ExchangeError {
+        ExchangeError::InvalidState {
+            what: format!("writer of partition {}", self.partition.id()),
+            reason,
+        }
+    }
+
+    /// Keeps the order between single and broadcast records.
+    fn switch_to(&mut self, target: Target) {
+        match target {
+            Target::One(_) => self.push_open(Target::All),
+            Target::All => {
+                for index in 0..self.open.len() {
+                    self.push_open(Target::One(index));
+                }
+            }
+        }
+    }
+
+    fn slot(&mut self, target: Target) -> &mut Option<BufferMut> {
+        match target {
+            Target::One(index) => &mut self.open[index],
+            Target::All => &mut self.open_broadcast,
+        }
+    }
+
+    fn push_full(&mut self, target: Target) {
+        if self
+            .slot(target)
+            .as_ref()
+            .is_some_and(|buffer| buffer.remaining() == 0)
+        {
+            self.push_open(target);
+        }
+    }
+
+    fn push_open(&mut self, target: Target) {
+        let Some(buffer) = self.slot(target).take() else {
+            return;
+        };
+        let counters = &self.partition.counters;
+        counters.buffers.fetch_add(1, Ordering::Relaxed);
+        counters
+            .bytes
+            .fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        let payload = buffer.freeze();
+        match target {
+            Target::One(index) => {
+                if let Some(subpartition) = self.partition.subpartition(index) {
+                    subpartition.push(DataType::Data, payload);
+                }
+            }
+            Target::All => {
+                for subpartition in self.partition.subpartitions() {
+                    subpartition.push(DataType::Data, payload.clone());
+                }
+            }
+        }
+    }
+
+    fn push_event(&mut self, data_type: DataType, payload: &Bytes) {
+        self.flush();
+        for subpartition in self.partition.subpartitions() {
+            subpartition.push(data_type, payload.clone());
+        }
+    }
+
+    fn drop_open(&mut self) {
+        self.open_broadcast = None;
+        self.open.fill_with(|| None);
+    }
+
+    fn count_record(&self) {
+        self.partition
+            .counters
+            .records
+            .fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for PartitionWriter {
+    fn drop(&mut self) {
+        if self.state != WriterState::Finished {
+            self.drop_open();
+            self.partition
+                .fail("its writer was dropped before it was finished");
+        }
+        self.partition.on_user_gone();
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WriterState {
+    Open,
+    /// In the middle of a record.
+    Torn,
+    Finished,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    One(usize),
+    All,
+}
+
+fn prefix(record: &[u8]) -> [u8; LENGTH_BYTES] {
+    u32::try_from(record.len())
+        .expect("a record's length was checked against its limit")
+        .to_be_bytes()
+}
+
+/// Bytes of the length before each record.
+pub(super) const LENGTH_BYTES: usize = 4;
+
+/// Longest record, at the writer and at the reader.
+pub const MAX_RECORD_BYTES: usize = 1 << 30;

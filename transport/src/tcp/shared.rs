@@ -1,0 +1,342 @@
+//! What the handles and the two tasks of a connection share.
+
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::now,
+    error::{ConnectionError, ErrorCode, sanitize},
+    identity::PeerIdentity,
+    proto::mux::{Batch, Control, Event, Key, Liveness, Mux, Piece, Verdict, Violation},
+    transport::ConnectionStats,
+};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Cancelled when the connection has ended.
+    pub(super) ended: CancellationToken,
+    /// The peer opened a stream, or the connection ended.
+    pub(super) incoming: Notify,
+    /// Streams may be opened again, or the connection ended.
+    pub(super) may_open: Notify,
+    pub(super) remote: SocketAddr,
+    pub(super) peer: PeerIdentity,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) mux: Mux,
+    pub(super) end: Option<ConnectionError>,
+    /// The last frame, if the end is one that the peer should hear of.
+    goodbye: Option<Control>,
+    liveness: Liveness,
+    pub(super) open_waits: u64,
+    waiting: Vec<Waiting>,
+    writer: Option<Waker>,
+    /// To be woken when the lock is released.
+    woken: Vec<Waker>,
+    incoming: bool,
+    may_open: bool,
+}
+
+/// Who waits for a stream. The index is that of the stream's [`Key`].
+#[derive(Debug, Default)]
+struct Waiting {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        mux: Mux,
+        liveness: Liveness,
+        remote: SocketAddr,
+        peer: PeerIdentity,
+    ) -> Self {
+        Self {
+            state: Mutex::new(State {
+                mux,
+                end: None,
+                goodbye: None,
+                liveness,
+                open_waits: 0,
+                waiting: Vec::new(),
+                writer: None,
+                woken: Vec::new(),
+                incoming: false,
+                may_open: false,
+            }),
+            ended: CancellationToken::new(),
+            incoming: Notify::new(),
+            may_open: Notify::new(),
+            remote,
+            peer,
+        }
+    }
+
+    /// Runs `f` under the lock, then wakes whom its effects concern.
+    ///
+    /// Wakers run after the lock is released: dropping or waking one may run code that takes it.
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = f(&mut state);
+        // Only `receive` meets a CLOSE, and has taken it by now.
+        state.take_events();
+        let incoming = std::mem::take(&mut state.incoming);
+        let may_open = std::mem::take(&mut state.may_open);
+        let mut woken = std::mem::take(&mut state.woken);
+        if state.mux.has_output() {
+            woken.extend(state.writer.take());
+        }
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
+        if incoming {
+            self.incoming.notify_waiters();
+        }
+        if may_open {
+            self.may_open.notify_waiters();
+        }
+        result
+    }
+
+    /// Takes what was read. `false` if the connection is at an end.
+    pub(super) fn receive(
+        &self,
+        mut next: impl FnMut() -> Result<Option<Piece>, Violation>,
+    ) -> bool {
+        let closing = self.with(|state| {
+            if state.end.is_some() {
+                return None;
+            }
+            state.liveness.on_received(now());
+            loop {
+                let result = match next() {
+                    Ok(Some(piece)) => state.mux.receive(piece),
+                    Ok(None) => break,
+                    Err(violation) => Err(violation),
+                };
+                if let Err(violation) = result {
+                    let reason = violation.to_string();
+                    return Some(Ending {
+                        error: ConnectionError::Protocol {
+                            reason: reason.clone(),
+                        },
+                        goodbye: Some((ErrorCode::PROTOCOL, reason)),
+                    });
+                }
+                // CLOSE ends the connection here: what follows it is not looked at.
+                if let Some(ending) = state.take_events() {
+                    return Some(ending);
+                }
+            }
+            None
+        });
+        if let Some(ending) = closing {
+            self.end(ending.error, ending.goodbye);
+        }
+        !self.ended.is_cancelled()
+    }
+
+    /// Ends the connection, unless it has ended; wakes everyone.
+    pub(super) fn end(&self, error: ConnectionError, goodbye: Option<(ErrorCode, String)>) {
+        let first = self.with(|state| {
+            if state.end.is_some() {
+                return false;
+            }
+            tracing::debug!(peer = %self.remote, %error, "connection ended");
+            // What came before the peer's end can still be read; after one of our own nobody wants it.
+            state.mux.abandon(error.is_local());
+            state.end = Some(error);
+            state.goodbye = goodbye.map(|(code, reason)| Control::Close {
+                code,
+                reason: Bytes::from(reason),
+            });
+            let State {
+                waiting,
+                woken,
+                writer,
+                ..
+            } = state;
+            for waiting in waiting {
+                woken.extend(waiting.reader.take());
+                woken.extend(waiting.writer.take());
+            }
+            woken.extend(writer.take());
+            true
+        });
+        if first {
+            self.ended.cancel();
+            self.incoming.notify_waiters();
+            self.may_open.notify_waiters();
+        }
+    }
+
+    /// Ends the connection from this side.
+    pub(super) fn close(&self, code: ErrorCode, reason: &str) {
+        let reason = sanitize(reason.as_bytes());
+        self.end(
+            ConnectionError::ClosedLocally {
+                code,
+                reason: reason.clone(),
+            },
+            Some((code, reason)),
+        );
+    }
+
+    /// Ends the connection because of a limit.
+    pub(super) fn time_out(&self, reason: String) {
+        self.end(
+            ConnectionError::TimedOut {
+                reason: reason.clone(),
+            },
+            Some((ErrorCode::TIMED_OUT, reason)),
+        );
+    }
+
+    /// Ends the connection because the socket failed.
+    pub(super) fn lose(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        self.end(ConnectionError::Lost { reason }, None);
+    }
+
+    /// Pings or gives up, as the time demands; the time until it has to be asked again.
+    pub(super) fn check_liveness(&self, idle_timeout: Duration) -> Duration {
+        let now = now();
+        let (verdict, deadline) = self.with(|state| {
+            let verdict = state.liveness.poll(now);
+            if let (Verdict::Ping(token), None) = (verdict, &state.end) {
+                state.mux.ping(token);
+            }
+            (verdict, state.liveness.next_deadline())
+        });
+        if verdict == Verdict::Dead {
+            self.time_out(format!("nothing was heard for {idle_timeout:?}"));
+        }
+        deadline.saturating_duration_since(now)
+    }
+
+    /// The writer's next batch; `false` at the connection's end.
+    pub(super) fn poll_batch(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch,
+        budget: usize,
+    ) -> Poll<bool> {
+        self.with(|state| {
+            if state.end.is_some() {
+                return Poll::Ready(false);
+            }
+            state.writer = None;
+            state.mux.transmit(batch, budget);
+            if !batch.is_empty() {
+                return Poll::Ready(true);
+            }
+            state.writer = Some(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    pub(super) fn take_goodbye(&self) -> Option<Control> {
+        self.with(|state| state.goodbye.take())
+    }
+
+    pub(super) fn end_reason(&self) -> Option<ConnectionError> {
+        self.with(|state| state.end.clone())
+    }
+
+    pub(super) fn stats(&self) -> ConnectionStats {
+        self.with(|state| {
+            let counters = state.mux.counters();
+            ConnectionStats {
+                bytes_sent: counters.bytes_sent,
+                bytes_received: counters.bytes_received,
+                streams_open: counters.streams_open,
+                streams_total: counters.streams_total,
+                open_waits: state.open_waits,
+                rtt: state.liveness.rtt(),
+                ..ConnectionStats::default()
+            }
+        })
+    }
+}
+
+/// An end that the peer's frames caused.
+struct Ending {
+    error: ConnectionError,
+    goodbye: Option<(ErrorCode, String)>,
+}
+
+impl State {
+    /// Leaves a waker for when the stream can be read. Call under the lock after a read found nothing.
+    pub(super) fn wait_readable(&mut self, key: Key, cx: &Context<'_>) {
+        let old = self.waiting(key).reader.replace(cx.waker().clone());
+        self.drop_later(old, cx);
+    }
+
+    /// Leaves a waker for when the stream takes bytes or its fate is known.
+    pub(super) fn wait_writable(&mut self, key: Key, cx: &Context<'_>) {
+        let old = self.waiting(key).writer.replace(cx.waker().clone());
+        self.drop_later(old, cx);
+    }
+
+    fn waiting(&mut self, key: Key) -> &mut Waiting {
+        if self.waiting.len() <= key.index() {
+            self.waiting.resize_with(key.index() + 1, Waiting::default);
+        }
+        &mut self.waiting[key.index()]
+    }
+
+    /// A waker of another task is woken rather than dropped under the lock; one of the same task is just a count.
+    fn drop_later(&mut self, old: Option<Waker>, cx: &Context<'_>) {
+        self.woken
+            .extend(old.filter(|old| !old.will_wake(cx.waker())));
+    }
+
+    /// Turns the machine's events into wakers and, for CLOSE, the end.
+    fn take_events(&mut self) -> Option<Ending> {
+        let Self {
+            mux,
+            liveness,
+            waiting,
+            woken,
+            incoming,
+            may_open,
+            ..
+        } = self;
+        let mut ending = None;
+        for event in mux.events() {
+            match event {
+                Event::Readable(key) => {
+                    let waiting = waiting.get_mut(key.index());
+                    woken.extend(waiting.and_then(|waiting| waiting.reader.take()));
+                }
+                Event::Writable(key) => {
+                    let waiting = waiting.get_mut(key.index());
+                    woken.extend(waiting.and_then(|waiting| waiting.writer.take()));
+                }
+                Event::Incoming => *incoming = true,
+                Event::MayOpen => *may_open = true,
+                Event::Pong(token) => liveness.on_pong(now(), token),
+                Event::Closed(code, reason) => {
+                    let reason = sanitize(&reason);
+                    ending.get_or_insert(Ending {
+                        error: ConnectionError::ClosedByPeer { code, reason },
+                        goodbye: None,
+                    });
+                }
+            }
+        }
+        ending
+    }
+}

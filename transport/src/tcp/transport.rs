@@ -1,0 +1,133 @@
+//! The backend itself: dialling and listening.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use tokio::{net::TcpStream, time::timeout};
+
+use super::{connection::TcpConnection, handshake, listener::TcpListener, reader::LINGER};
+use crate::{
+    addr::BindAddr,
+    config::TransportConfig,
+    error::ConnectError,
+    identity::{Credentials, ResourceId},
+    proto::mux::Settings,
+    shutdown::Shutdown,
+    transport::Transport,
+};
+
+/// TCP with TLS 1.3, or without on explicit demand.
+#[derive(Debug)]
+pub struct TcpTransport {
+    pub(super) shared: Arc<Setup>,
+}
+
+/// What the listener's handshakes need too.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) config: TransportConfig,
+    pub(super) credentials: Option<Arc<dyn Credentials>>,
+    /// Owns the connections' tasks; each ends with its connection.
+    pub(super) tasks: Shutdown,
+}
+
+impl TcpTransport {
+    /// A backend with these settings.
+    ///
+    /// Without credentials connections are **plaintext**: anyone on the network can read, change and forge what they
+    /// carry, and every peer is [`Unverified`](crate::PeerIdentity::Unverified). A warning is logged.
+    #[must_use]
+    pub fn new(config: &TransportConfig, credentials: Option<Arc<dyn Credentials>>) -> Self {
+        if credentials.is_none() {
+            tracing::warn!("TCP without TLS: connections are neither encrypted nor authenticated");
+        }
+        Self {
+            shared: Arc::new(Setup {
+                config: config.clone(),
+                credentials,
+                tasks: Shutdown::new(),
+            }),
+        }
+    }
+}
+
+impl Transport for TcpTransport {
+    type Connection = TcpConnection;
+    type Listener = TcpListener;
+
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    async fn listen(&self, bind: &BindAddr) -> Result<TcpListener, ConnectError> {
+        TcpListener::bind(bind, self.shared.clone()).await
+    }
+
+    async fn connect(
+        &self,
+        address: SocketAddr,
+        expected: Option<&ResourceId>,
+    ) -> Result<TcpConnection, ConnectError> {
+        let Setup {
+            config,
+            credentials,
+            tasks,
+        } = &*self.shared;
+        let timed_out = |reason: &str| ConnectError::TimedOut {
+            address: address.to_string(),
+            reason: reason.to_owned(),
+        };
+        let tcp = timeout(config.connect_timeout, TcpStream::connect(address))
+            .await
+            .map_err(|_| timed_out("no answer to the TCP handshake"))?
+            .and_then(prepare)
+            .map_err(|error| ConnectError::Unreachable {
+                address: address.to_string(),
+                reason: error.to_string(),
+            })?;
+        let dial = handshake::dial(
+            tcp,
+            address,
+            expected,
+            credentials.as_ref(),
+            self.shared.settings(),
+        );
+        let established = timeout(config.handshake_timeout, dial)
+            .await
+            .map_err(|_| timed_out("the TLS handshake or the peer's first frame"))??;
+        Ok(TcpConnection::start(established, config, tasks))
+    }
+
+    /// Waits for the tasks of all connections, so for those that nobody closed too, but never longer than closed ones
+    /// take.
+    async fn drained(&self) {
+        if let Err(left) = self.shared.tasks.finish(LINGER * 2).await {
+            tracing::debug!(
+                left,
+                "connections were not closed, or their peers do not read"
+            );
+        }
+    }
+}
+
+impl Setup {
+    /// What this side announces.
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            window: STREAM_WINDOW,
+            streams: FIRST_STREAMS.min(self.config.max_streams_per_connection),
+        }
+    }
+}
+
+/// Sets what every socket needs. Buffer sizes are left to the kernel: fixed ones gained nothing.
+pub(super) fn prepare(tcp: TcpStream) -> io::Result<TcpStream> {
+    tcp.set_nodelay(true)?;
+    Ok(tcp)
+}
+
+/// Receive window of a stream: above what the credits of a lone channel allow (42 buffers of 32 KiB, and a quarter of
+/// the window that is read and not yet announced), so that credits bind first.
+const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
+
+/// Streams that a peer may open before it is allowed more.
+const FIRST_STREAMS: u32 = 100;
