@@ -13,7 +13,10 @@ pub mod job;
 pub mod registration;
 pub mod rpc;
 mod security;
+pub mod shuffle;
 pub mod slots;
+pub mod task;
+pub mod taskexecutor;
 
 pub use backend::{Backend, BackendRegistry};
 pub use entrypoint::{CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError};

@@ -208,3 +208,22 @@ async fn pings_keep_a_quiet_connection_alive_and_measure_it() {
     assert!(quiet.is_err(), "{quiet:?}");
     assert!(dialled.stats().rtt.is_some());
 }
+
+#[test]
+fn a_runtime_that_goes_away_leaves_nobody_waiting() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let network = runtime();
+    let (connection, _peer) = network.block_on(async {
+        let mut listener = listen(&TransportConfig::default()).await;
+        let (peer, connection) = RawPeer::connected(&mut listener, 1000).await;
+        (connection, peer)
+    });
+    drop(network);
+    let error = runtime().block_on(within("accept", connection.accept()));
+    assert!(matches!(error, Err(ConnectionError::Lost { .. })));
+}
