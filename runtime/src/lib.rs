@@ -19,5 +19,8 @@ pub mod task;
 pub mod taskexecutor;
 
 pub use backend::{Backend, BackendRegistry};
-pub use entrypoint::{CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError};
+pub use entrypoint::{
+    CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError, TaskManagerRunner,
+    TaskManagerSetup,
+};
 pub use security::NodeSecurity;

@@ -3,7 +3,9 @@
 mod client;
 mod error;
 mod node;
+mod task_manager;
 
 pub use client::ClusterClient;
 pub use error::StartError;
 pub use node::{CertificateSource, ClusterNode, NodeDescription};
+pub use task_manager::{TaskManagerRunner, TaskManagerSetup};
