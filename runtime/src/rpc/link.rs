@@ -7,12 +7,13 @@ use std::{
 
 use bytes::Bytes;
 use thalweg_transport::{
-    ErrorCode, PeerStream, RecvStream, SendStream, StreamError, TransportError,
+    BoxFuture, ErrorCode, PeerStream, RecvStream, SendStream, StreamError, TransportError,
 };
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     address::RpcAddress,
@@ -40,6 +41,8 @@ struct Shared {
     service: RpcService,
     outbox: Outbox,
     calls: Mutex<Calls>,
+    /// Cancelled when the stream has ended.
+    gone: CancellationToken,
     budget: Arc<PeerBudget>,
     /// The smaller of both sides' limits.
     max_frame: u32,
@@ -71,22 +74,23 @@ impl Link {
         };
         let connections = service.connections().ok_or_else(unreachable)?;
         let connection = address.connection().ok_or_else(unreachable)?;
-        let key = connection.to_string();
         let lease = connections
             .acquire(connection)
             .await
             .map_err(|error| RpcError::connection(address, &error))?;
         let opened = shake_hands(service, lease, address, gateway).await?;
         let address = Arc::new(opened.address.clone());
+        let budget = service.outgoing_budget(opened.lease.peer().id.as_str());
         let shared = Arc::new(Shared {
             address: Arc::clone(&address),
             service: service.clone(),
-            outbox: Outbox::new(service.config().max_pending_bytes),
+            outbox: Outbox::new(&budget),
             calls: Mutex::new(Calls {
                 pending: PendingCalls::new(),
                 ended: None,
             }),
-            budget: service.outgoing_budget(&key),
+            gone: CancellationToken::new(),
+            budget,
             max_frame: opened.max_frame,
         });
         service.tasks().spawn_on(
@@ -99,6 +103,15 @@ impl Link {
     /// Why the stream ended, or `None` while it lives.
     pub(super) fn ended(&self) -> Option<RpcError> {
         lock(&self.shared.calls).ended.clone()
+    }
+
+    /// Waits for the stream's end without keeping it open.
+    pub(super) fn until_ended(&self) -> BoxFuture<'static, RpcError> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            shared.gone.cancelled().await;
+            shared.lost()
+        })
     }
 
     /// Sends a request and waits for its answer. Dropping the future cancels the call.
@@ -193,20 +206,14 @@ impl Shared {
             .unwrap_or_else(|| self.service.stopped())
     }
 
-    /// Settles an answer. Numbers that were never given break the protocol; those that are settled come late.
+    /// Settles an answer. One that nobody waits for is ignored: its caller has given up, or it was never asked for.
     fn on_frame(&self, frame: Frame) -> Result<(), String> {
         let (call, result) = match frame.head {
             Head::Answer { call } => (call, Ok(frame.body)),
             Head::Error { call } => (call, Err(read_error(&frame.body))),
             other => return Err(format!("unexpected frame {other:?}")),
         };
-        let waiter = {
-            let mut calls = lock(&self.calls);
-            if !calls.pending.was_issued(call) {
-                return Err(format!("answer to call {call}, which was never made"));
-            }
-            calls.pending.complete(call)
-        };
+        let waiter = lock(&self.calls).pending.complete(call);
         match waiter {
             Some(waiter) => {
                 let _ = waiter.answer.send(result);
@@ -222,6 +229,7 @@ impl Shared {
             calls.ended.get_or_insert_with(|| error.clone());
             calls.pending.drain()
         };
+        self.gone.cancel();
         self.outbox.close();
         for waiter in waiters {
             let _ = waiter.answer.send(Err(error.clone()));

@@ -1,3 +1,9 @@
 //! Shuffle: generated records through the exchange, each of them checked.
 
+mod ends;
+mod job;
 mod record;
+
+pub use ends::{Sink, Source};
+pub use job::{Pattern, SINK_TASK, SOURCE_TASK, Shuffle, ShuffleConfig, ShuffleReport};
+pub use record::{Checker, Generator, HEADER_BYTES};
