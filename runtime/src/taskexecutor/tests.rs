@@ -1,6 +1,6 @@
 //! Behaviour of the TaskExecutor against a scripted ResourceManager and scripted JobMasters on one local RPC service.
 
-mod fakes;
+pub(crate) mod fakes;
 mod graph;
 mod links;
 mod slots;
@@ -50,8 +50,10 @@ impl World {
 
     /// Starts a TaskExecutor with two slots; `change` adapts its settings.
     fn with(change: impl FnOnce(&mut TaskExecutorConfig)) -> Self {
-        let mut rpc = RpcConfig::default();
-        rpc.ask_timeout = Duration::from_secs(5);
+        let rpc = RpcConfig {
+            ask_timeout: Duration::from_secs(5),
+            ..RpcConfig::default()
+        };
         let service = RpcService::builder(id("cluster"))
             .config(rpc)
             .build()
@@ -153,7 +155,10 @@ impl World {
         let mut job_master = self.job_master(JOB, offers);
         let address = job_master.address();
         self.assign(&resource_manager, JOB, address, 0).await;
-        assert!(matches!(job_master.next().await, Seen::TaskManager(_)));
+        let Seen::TaskManager(registration) = job_master.next().await else {
+            panic!("a registration comes first");
+        };
+        assert_eq!((registration.job, registration.id), (JOB, id("tm-1")));
         assert!(matches!(job_master.next().await, Seen::Offered(_)));
         (resource_manager, job_master)
     }

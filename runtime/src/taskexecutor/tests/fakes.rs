@@ -16,7 +16,7 @@ use crate::{
 
 /// What a peer was told or asked.
 #[derive(Debug)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     TaskExecutor(TaskExecutorRegistration),
     TaskExecutorLeft(String),
     SlotAvailable(u32, AllocationId),
@@ -31,7 +31,7 @@ pub(super) enum Seen {
 
 /// An answer to a registration.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Told {
+pub(crate) enum Told {
     Accept,
     Refuse,
     Reject,
@@ -39,21 +39,21 @@ pub(super) enum Told {
 
 /// What a JobMaster does with slot offers.
 #[derive(Debug)]
-pub(super) enum Offers {
+pub(crate) enum Offers {
     Accept,
     Reject,
     /// Answers when the test says so.
     Keep,
 }
 
-pub(super) struct FakeResourceManager {
+pub(crate) struct FakeResourceManager {
     pub(super) token: FencingToken,
     script: VecDeque<Told>,
     seen: mpsc::Sender<Seen>,
 }
 
 impl FakeResourceManager {
-    pub(super) fn new(script: Vec<Told>) -> (Self, mpsc::Receiver<Seen>) {
+    pub(crate) fn new(script: Vec<Told>) -> (Self, mpsc::Receiver<Seen>) {
         let (seen, receiver) = mpsc::channel(1000);
         let state = Self {
             token: FencingToken::random(),

@@ -92,9 +92,9 @@ task! {
 }
 
 task! {
-    /// Emits more than a buffer and fails.
+    /// Emits more than its partition holds, so that its consumer has begun, and fails.
     BreakAfterSome, context => {
-        for _ in 0..10_000 {
+        for _ in 0..1_000_000 {
             context.output(0).emit(&1_u64.to_le_bytes()).await?;
         }
         context.output(0).flush();
