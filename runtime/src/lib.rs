@@ -24,7 +24,7 @@ pub mod taskexecutor;
 
 pub use backend::{Backend, BackendRegistry};
 pub use entrypoint::{
-    CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError, TaskManagerRunner,
-    TaskManagerSetup,
+    CertificateSource, ClusterClient, ClusterNode, JobManagerProcess, MiniCluster, NodeDescription,
+    RpcSharing, StartError, TaskManagerRunner, TaskManagerSetup,
 };
 pub use security::NodeSecurity;

@@ -49,7 +49,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn start(args: Args) -> Result<(), Failure> {
     let level = match args.command {
         Command::JobManager(_) | Command::TaskManager(_) => "info",
-        _ => "warn",
+        Command::Run(_) | Command::Config(_) => "warn",
+        // A client has one connection: what befalls it is the command's error, told once.
+        Command::Submit(_) | Command::Status(_) | Command::Cancel(_) => {
+            "warn,thalweg_transport=error"
+        }
     };
     logging::start(&args.global, level)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
