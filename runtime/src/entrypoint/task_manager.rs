@@ -322,41 +322,4 @@ const RESOURCE_MANAGER: &str = "resourcemanager";
 const CLOSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn temporary_folders_must_exist_and_be_folders() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("file");
-        std::fs::write(&file, b"").unwrap();
-        let check = |path: &Path| {
-            let mut config = Config::default();
-            config.taskmanager.temp_dirs = vec![dir.path().to_owned(), path.to_owned()];
-            check_temp_dirs(&config).map_err(|error| error.to_string())
-        };
-        assert_eq!(check(dir.path()), Ok(()));
-        assert_eq!(
-            std::fs::read_dir(dir.path()).unwrap().count(),
-            1,
-            "no probe is left"
-        );
-        let missing = dir.path().join("missing");
-        for bad in [&file, &missing] {
-            let error = check(bad).unwrap_err();
-            assert!(error.contains(&bad.display().to_string()), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_shutdown_takes_no_longer_than_it_may() {
-        for drain in [
-            Duration::ZERO,
-            Duration::from_secs(1),
-            Duration::from_secs(30),
-        ] {
-            let (tasks, rest) = split(drain);
-            assert!(tasks + rest * 3 <= drain);
-        }
-    }
-}
+mod tests;

@@ -4,9 +4,6 @@ mod check;
 mod environment;
 mod names;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use check::ProducerStates;
 pub use environment::{ShuffleEnvironment, ShuffleStats};
 pub use names::{attempt_id, partition_id};

@@ -18,7 +18,7 @@ mod task;
 mod watch;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use config::{Describe, TaskExecutorConfig, TaskExecutorServices};
 pub use executor::TaskExecutor;

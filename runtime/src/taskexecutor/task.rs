@@ -249,7 +249,11 @@ async fn run(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> {
         result = context.result().finish().await;
     }
     // User code may panic in its drop, too.
-    let dropped = contained(async { Ok(drop(code)) }).await;
+    let dropped = contained(async {
+        drop(code);
+        Ok(())
+    })
+    .await;
     let result = result.and(dropped).and_then(|()| cancellation.check());
     let outputs = context.into_outputs();
     match result {
