@@ -24,11 +24,15 @@ impl Task for SourceTask {
     }
 
     async fn run(&mut self, context: &mut TaskContext) -> Result<(), TaskError> {
-        let mut source = Source::new(&self.0, context.subtask(), context.parallelism());
+        let mut source = Source::new(
+            &self.0,
+            context.info().subtask(),
+            context.info().parallelism(),
+        );
         let mut record = Vec::with_capacity(self.0.record_bytes as usize);
         let mut until_report = 0_usize;
         while let Some(sink) = source.next_into(&mut record) {
-            context.output(0).emit_to(sink, &record).await?;
+            context.output(0).emit_to(sink as usize, &record).await?;
             until_report = until_report.saturating_sub(record.len());
             if until_report == 0 {
                 context.progress(source.progress());
@@ -46,7 +50,11 @@ impl Task for SinkTask {
     }
 
     async fn run(&mut self, context: &mut TaskContext) -> Result<(), TaskError> {
-        let mut sink = Sink::new(&self.0, context.subtask(), context.parallelism());
+        let mut sink = Sink::new(
+            &self.0,
+            context.info().subtask(),
+            context.info().parallelism(),
+        );
         while let Some((channel, record)) = context.input(0).next().await? {
             sink.check(channel, &record).map_err(TaskError::permanent)?;
         }

@@ -8,6 +8,7 @@ mod pieces;
 mod report;
 mod splits;
 mod stages;
+mod tasks;
 mod words;
 
 pub use input::{FileList, Input};
@@ -16,3 +17,4 @@ pub use paths::{PathError, Selection, SourceFile, select};
 pub use pieces::Pieces;
 pub use report::{Counts, WordCountResult};
 pub use stages::{Counter, SourceReader, Tokenizer};
+pub use tasks::{CountTask, SourceTask, TokenizeTask};

@@ -31,8 +31,12 @@ impl Task for SourceTask {
     }
 
     async fn run(&mut self, context: &mut TaskContext) -> Result<(), TaskError> {
-        let mut reader = SourceReader::new(&self.0, context.subtask(), context.parallelism())
-            .map_err(TaskError::permanent)?;
+        let mut reader = SourceReader::new(
+            &self.0,
+            context.info().subtask(),
+            context.info().parallelism(),
+        )
+        .map_err(TaskError::permanent)?;
         let mut batch = Pieces::new();
         while reader
             .next_batch(&mut batch)
