@@ -1,9 +1,10 @@
 //! What the commands take of the runtime: one place to look at when an entry point changes.
 
-use std::{convert::Infallible, future::Future, time::Duration};
+use std::{future::Future, time::Duration};
 
 use thalweg_runtime::{
-    BackendRegistry, ClusterClient, NodeDescription, StartError,
+    BackendRegistry, ClusterClient, JobManagerProcess, MiniCluster, NodeDescription, RpcSharing,
+    StartError, TaskManagerRunner,
     config::Config,
     gateways::{ClusterStatus, DispatcherClient, ResultChunk},
     ids::JobId,
@@ -12,6 +13,7 @@ use thalweg_runtime::{
 };
 
 use super::args::RpcSharingArg;
+use crate::jobs::registry;
 
 /// What a client asks of a cluster; see [`DispatcherGateway`](thalweg_runtime::gateways::DispatcherGateway).
 pub(crate) trait JobClient {
@@ -71,71 +73,85 @@ impl RemoteCluster {
 
 /// A whole cluster in this process.
 #[derive(Debug)]
-pub(crate) struct LocalCluster(Infallible);
+pub(crate) struct LocalCluster(MiniCluster);
 
 impl LocalCluster {
     pub(crate) async fn start(
-        _config: &Config,
-        _task_managers: u32,
-        _rpc: RpcSharingArg,
+        config: &Config,
+        task_managers: u32,
+        rpc: RpcSharingArg,
     ) -> Result<Self, StartError> {
-        Err(missing("MiniCluster"))
+        let sharing = match rpc {
+            RpcSharingArg::Shared => RpcSharing::Shared,
+            RpcSharingArg::Dedicated => RpcSharing::Dedicated,
+        };
+        let backends = BackendRegistry::default();
+        MiniCluster::start(config, task_managers, sharing, registry(), &backends)
+            .await
+            .map(Self)
     }
 
     pub(crate) fn dispatcher(&self) -> DispatcherClient {
-        match self.0 {}
+        self.0.dispatcher()
     }
 
-    pub(crate) async fn shutdown(self, _deadline: Duration) {
-        match self.0 {}
+    pub(crate) async fn shutdown(self, deadline: Duration) {
+        self.0.shutdown(deadline).await;
     }
 }
 
 /// The JobManager of this process.
 #[derive(Debug)]
-pub(crate) struct JobManager(Infallible);
+pub(crate) struct JobManager(JobManagerProcess);
 
 impl JobManager {
-    pub(crate) async fn start(_config: &Config) -> Result<Self, StartError> {
-        Err(missing("JobManager"))
+    pub(crate) async fn start(config: &Config) -> Result<Self, StartError> {
+        JobManagerProcess::start(config, &registry(), &BackendRegistry::default())
+            .await
+            .map(Self)
     }
 
     pub(crate) fn ready(&self) -> NodeDescription {
-        match self.0 {}
+        self.0.description()
     }
 
-    pub(crate) async fn shutdown(self, _drain: Duration) {
-        match self.0 {}
+    /// Waits for a crash of one of its parts, and says which.
+    pub(crate) async fn failed(&self) -> String {
+        self.0.failed().await
+    }
+
+    pub(crate) async fn shutdown(self, drain: Duration) {
+        self.0.shutdown(drain).await;
     }
 }
 
 /// The TaskManager of this process.
 #[derive(Debug)]
-pub(crate) struct TaskManager(Infallible);
+pub(crate) struct TaskManager(TaskManagerRunner);
 
 impl TaskManager {
-    pub(crate) async fn start(_config: &Config) -> Result<Self, StartError> {
-        Err(missing("TaskManager"))
+    pub(crate) async fn start(config: &Config) -> Result<Self, StartError> {
+        TaskManagerRunner::start(config, registry(), &BackendRegistry::default())
+            .await
+            .map(Self)
     }
 
-    /// Waits for the first registration at the ResourceManager.
-    pub(crate) async fn registered(&self) -> Result<NodeDescription, StartError> {
-        match self.0 {}
+    /// Waits for the first registration at the ResourceManager; the error says why there will be none.
+    pub(crate) async fn registered(&self) -> Result<NodeDescription, String> {
+        self.0.registered().await.map_err(|cause| cause.to_string())
     }
 
     /// Waits for an end that nobody here asked for, and says why.
     pub(crate) async fn terminated(&self) -> String {
-        match self.0 {}
+        match self.0.terminated().await {
+            Ok(()) => "it ended by itself".to_owned(),
+            Err(cause) => cause.to_string(),
+        }
     }
 
-    pub(crate) async fn shutdown(self, _drain: Duration) {
-        match self.0 {}
-    }
-}
-
-fn missing(service: &'static str) -> StartError {
-    StartError::Service {
-        service,
-        reason: "this build has none".to_owned(),
+    pub(crate) async fn shutdown(self, drain: Duration) {
+        if let Err(cause) = self.0.shutdown(drain).await {
+            tracing::warn!(%cause, "the TaskManager did not end well");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! The jobs of the example cluster.
 
+mod registry;
 pub mod shuffle;
 pub mod wordcount;
+
+pub use registry::registry;
 
 /// How far a task is, in the unit of [`TaskMetrics::progress`](thalweg_runtime::job::TaskMetrics::progress): 0 to
 /// 10,000. A task with nothing to do is done.

@@ -143,6 +143,18 @@ fn client(declaration: &Declaration) -> TokenStream {
             #visibility fn closed(&self) -> ::core::option::Option<::thalweg_runtime::rpc::RpcError> {
                 self.inner.closed()
             }
+
+            /// Waits until calls cannot succeed any more, and says why. Keeps neither the connection nor the endpoint
+            /// alive.
+            ///
+            /// # Cancel safety
+            /// Cancel-safe.
+            #visibility fn wait_closed(
+                &self,
+            ) -> impl ::core::future::Future<Output = ::thalweg_runtime::rpc::RpcError>
+            + ::core::marker::Send + 'static + use<> {
+                self.inner.wait_closed()
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use thalweg_certs::{CertificateAuthority, Identity, IssueRequest, NodeCredentials, Role};
-use thalweg_transport::{BindAddr, Connections, ResourceId};
+use thalweg_transport::{BindAddr, ResourceId};
 use tokio::time::timeout;
 
 use super::{
@@ -282,7 +282,7 @@ fn certificate(
         let identity = Identity::new(authority.cluster(), role, name)?;
         authority.issue(&IssueRequest::new(identity).with_days(CERTIFICATE_DAYS))?.credentials()
     };
-    Ok(CertificateSource::InMemory(issue().map_err(StartError::Certificate)?))
+    Ok(CertificateSource::InMemory(Box::new(issue().map_err(StartError::Certificate)?)))
 }
 
 fn named(config: &Config, name: &str) -> Result<Config, StartError> {

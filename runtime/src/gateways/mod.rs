@@ -1,4 +1,4 @@
-//! The gateways between the parts of a cluster, and the messages that they carry. Only data: no behaviour.
+//! The gateways between the parts of a cluster, and the messages that they carry.
 //!
 //! | gateway | served by | called by |
 //! |---|---|---|
@@ -8,6 +8,7 @@
 //! | [`TaskExecutorGateway`] | TaskExecutor | ResourceManager, JobMasters |
 
 mod dispatcher;
+mod failure;
 mod job_master;
 mod resource_manager;
 mod task_executor;

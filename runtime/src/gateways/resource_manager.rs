@@ -94,8 +94,17 @@ pub struct SlotsRequest {
     pub slots: Vec<SlotRequest>,
     /// How they are to be chosen.
     pub placement: Placement,
-    /// TaskManagers that the JobMaster knows to be lost: never chosen for this request.
-    pub avoid: Vec<ResourceId>,
+    /// TaskManagers that the JobMaster knows to be lost: not chosen for this request, unless they have registered since.
+    pub avoid: Vec<LostTaskManager>,
+}
+
+/// A TaskManager that a JobMaster has lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostTaskManager {
+    /// Its node.
+    pub id: ResourceId,
+    /// Milliseconds from its loss to the request.
+    pub lost_ms_ago: u64,
 }
 
 /// The need of one slot.

@@ -111,6 +111,8 @@ pub trait CallSink<C>: Send + Sync + fmt::Debug {
     fn overloaded(&self) -> RpcError;
     /// Whether the endpoint has ended.
     fn is_closed(&self) -> bool;
+    /// Waits for the endpoint's end; keeps nothing alive.
+    fn until_closed(&self) -> BoxFuture<'static, ()>;
 }
 
 /// Encodes the arguments of a call.

@@ -160,6 +160,20 @@ impl<C: GatewayCall> GatewayRef<C> {
         }
     }
 
+    /// Waits until calls cannot succeed any more, and says why. Keeps neither the connection nor the endpoint alive.
+    pub fn wait_closed(&self) -> impl Future<Output = RpcError> + Send + 'static + use<C> {
+        match &self.target {
+            Target::Local(sink) => {
+                let (end, error) = (sink.until_closed(), sink.unreachable());
+                Box::pin(async move {
+                    end.await;
+                    error
+                })
+            }
+            Target::Remote(link) => link.until_ended(),
+        }
+    }
+
     /// Sends a call and waits for its answer.
     pub fn ask<A, T>(
         &self,

@@ -7,12 +7,13 @@ use std::{
 
 use bytes::Bytes;
 use thalweg_transport::{
-    ErrorCode, PeerStream, RecvStream, SendStream, StreamError, TransportError,
+    BoxFuture, ErrorCode, PeerStream, RecvStream, SendStream, StreamError, TransportError,
 };
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     address::RpcAddress,
@@ -40,6 +41,8 @@ struct Shared {
     service: RpcService,
     outbox: Outbox,
     calls: Mutex<Calls>,
+    /// Cancelled when the stream has ended.
+    gone: CancellationToken,
     budget: Arc<PeerBudget>,
     /// The smaller of both sides' limits.
     max_frame: u32,
@@ -86,6 +89,7 @@ impl Link {
                 pending: PendingCalls::new(),
                 ended: None,
             }),
+            gone: CancellationToken::new(),
             budget,
             max_frame: opened.max_frame,
         });
@@ -99,6 +103,15 @@ impl Link {
     /// Why the stream ended, or `None` while it lives.
     pub(super) fn ended(&self) -> Option<RpcError> {
         lock(&self.shared.calls).ended.clone()
+    }
+
+    /// Waits for the stream's end without keeping it open.
+    pub(super) fn until_ended(&self) -> BoxFuture<'static, RpcError> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            shared.gone.cancelled().await;
+            shared.lost()
+        })
     }
 
     /// Sends a request and waits for its answer. Dropping the future cancels the call.
@@ -216,6 +229,7 @@ impl Shared {
             calls.ended.get_or_insert_with(|| error.clone());
             calls.pending.drain()
         };
+        self.gone.cancel();
         self.outbox.close();
         for waiter in waiters {
             let _ = waiter.answer.send(Err(error.clone()));

@@ -126,6 +126,14 @@ impl<E: Endpoint, G: ServedBy<E>> CallSink<G::Call> for Served<E, G> {
     fn is_closed(&self) -> bool {
         self.core.mailbox.is_closed()
     }
+
+    fn until_closed(&self) -> BoxFuture<'static, ()> {
+        let mut outcome = self.core.outcome.clone();
+        Box::pin(async move {
+            // An endpoint whose task is gone without an outcome has ended, too.
+            let _ = outcome.wait_for(Option::is_some).await;
+        })
+    }
 }
 
 impl<E: Endpoint, G: ServedBy<E>> RemoteTarget for Served<E, G> {

@@ -72,8 +72,4 @@ impl TaskExecutorStatus {
             first
         });
     }
-
-    pub(super) fn is_fatal(&self) -> bool {
-        self.fatal.borrow().is_some()
-    }
 }

@@ -26,10 +26,13 @@ pub(super) async fn job_manager(args: &NodeArgs) -> Result<(), Failure> {
         &started.ready(),
         std::process::id(),
     ))?;
-    stop.requested().await;
+    let ended = tokio::select! {
+        cause = started.failed() => Err(Failure::failed(format!("the JobManager ended: {cause}"))),
+        _ = stop.requested() => Ok(()),
+    };
     let limit = config.node.drain_timeout;
     drain("JobManager", limit, &stop, started.shutdown(limit)).await;
-    Ok(())
+    ended
 }
 
 pub(super) async fn task_manager(args: &NodeArgs) -> Result<(), Failure> {
@@ -50,7 +53,8 @@ pub(super) async fn task_manager(args: &NodeArgs) -> Result<(), Failure> {
 async fn live(started: &TaskManager, stop: &mut Stop) -> Result<(), Failure> {
     tokio::select! {
         registered = started.registered() => {
-            console::print(&ready_line("taskmanager", &registered?, std::process::id()))?;
+            let node = registered.map_err(|cause| ended(&cause))?;
+            console::print(&ready_line("taskmanager", &node, std::process::id()))?;
         }
         cause = started.terminated() => return Err(ended(&cause)),
         _ = stop.requested() => return Ok(()),

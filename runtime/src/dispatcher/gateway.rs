@@ -1,0 +1,114 @@
+//! What clients ask of the Dispatcher.
+
+use super::endpoint::Dispatcher;
+use crate::{
+    gateways::{ClusterStatus, DispatcherGateway, ResultChunk},
+    ids::JobId,
+    job::{JobGraph, JobStatus},
+    rpc::{Answer, Context, HandlerError},
+};
+
+impl DispatcherGateway for Dispatcher {
+    fn submit_job(&mut self, cx: &mut Context<Self>, graph: JobGraph) -> Answer<JobId> {
+        let name = graph.name.clone();
+        match self.start_job(cx, graph) {
+            Ok(job) => {
+                tracing::info!(%job, name, "job submitted");
+                Answer::ok(job)
+            }
+            Err(error) => {
+                tracing::info!(name, %error, "job refused");
+                Answer::err(error)
+            }
+        }
+    }
+
+    fn cancel_job(&mut self, cx: &mut Context<Self>, job: JobId) -> Answer<()> {
+        if let Some(running) = self.running.get(&job) {
+            let (reply, answer) = Answer::deferred();
+            cx.spawn(running.gateway.cancel(), move |this, _, result| {
+                // A JobMaster that has ended in between has left a finished job.
+                let ended = this.finished.status(job).is_some();
+                reply.send(result.or_else(|error| if ended { Ok(()) } else { Err(error.into()) }));
+            });
+            return answer;
+        }
+        match self.finished.status(job) {
+            Some(_) => Answer::ok(()),
+            None => Answer::err(unknown(job)),
+        }
+    }
+
+    fn job_status(&mut self, cx: &mut Context<Self>, job: JobId) -> Answer<JobStatus> {
+        if let Some(running) = self.running.get(&job) {
+            let (reply, answer) = Answer::deferred();
+            cx.spawn(running.gateway.status(), move |this, _, result| {
+                let ended = this.finished.status(job).cloned();
+                reply.send(ended.map_or_else(|| result.map_err(Into::into), Ok));
+            });
+            return answer;
+        }
+        let status = self.finished.status(job).cloned();
+        status.ok_or_else(|| unknown(job)).into()
+    }
+
+    fn job_result(
+        &mut self,
+        _cx: &mut Context<Self>,
+        job: JobId,
+        offset: u64,
+        max: u32,
+    ) -> Answer<ResultChunk> {
+        if self.running.contains_key(&job) {
+            let message = format!("job {job} has not ended: it has no result yet");
+            let error = HandlerError::new("dispatcher.not_finished", message).retryable();
+            return Answer::err(error);
+        }
+        let read = self.finished.read(job, offset, max);
+        read.unwrap_or_else(|| Err(unknown(job)))
+            .map(|(bytes, end)| ResultChunk { bytes, end })
+            .into()
+    }
+
+    fn cluster_status(&mut self, cx: &mut Context<Self>) -> Answer<ClusterStatus> {
+        let overview = self.resource_manager.overview();
+        let mut running: Vec<_> = self.running.values().collect();
+        running.sort_by_key(|running| running.number);
+        let calls: Vec<_> = running.iter().map(|job| job.gateway.status()).collect();
+        let asked = async move {
+            let mut statuses = Vec::new();
+            for call in calls {
+                // A JobMaster that does not answer has just ended.
+                statuses.extend(call.await.ok());
+            }
+            (overview.await, statuses)
+        };
+        let (reply, answer) = Answer::deferred();
+        cx.spawn(asked, move |this, _, (overview, running)| {
+            let mut jobs: Vec<JobStatus> = this.finished.statuses().cloned().collect();
+            let ended: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+            jobs.extend(running.into_iter().filter(|job| !ended.contains(&job.id)));
+            let connections = (this.connections)();
+            reply.send(
+                overview
+                    .map_err(Into::into)
+                    .map(|task_managers| ClusterStatus {
+                        task_managers,
+                        jobs,
+                        connections,
+                    }),
+            );
+        });
+        answer
+    }
+}
+
+fn unknown(job: JobId) -> HandlerError {
+    HandlerError::new(
+        "dispatcher.unknown_job",
+        format!(
+            "there is no job {}: it never was, or has expired",
+            job.to_hex()
+        ),
+    )
+}

@@ -1,0 +1,105 @@
+//! What others ask of the ResourceManager.
+
+use thalweg_transport::now;
+
+use super::endpoint::ResourceManager;
+use crate::{
+    gateways::{
+        RegistrationResponse, ResourceManagerAccepted, ResourceManagerGateway, SlotsRequest,
+        TaskExecutorRegistration, TaskManagerStatus,
+    },
+    ids::{AllocationId, InstanceId, JobId},
+    job_manager::check_caller,
+    rpc::{Answer, Context},
+};
+
+impl ResourceManagerGateway for ResourceManager {
+    fn register_task_executor(
+        &mut self,
+        cx: &mut Context<Self>,
+        registration: TaskExecutorRegistration,
+    ) -> Answer<RegistrationResponse<ResourceManagerAccepted>> {
+        let id = registration.id.clone();
+        if let Err(error) = check_caller(cx, &id) {
+            let reason = error.to_string();
+            return Answer::ok(RegistrationResponse::Rejected { reason });
+        }
+        if registration.address.peer().is_some_and(|peer| *peer != id) {
+            let reason = format!("{} is not an address of {id}", registration.address);
+            return Answer::ok(RegistrationResponse::Rejected { reason });
+        }
+        if let Some(known) = self.registered.get(&id)
+            && known.session == registration.session
+            && known.gateway.closed().is_none()
+        {
+            let (instance, welcome) = (known.instance, self.welcome(known.instance));
+            self.on_report(cx, &id, instance, registration.report);
+            return Answer::ok(RegistrationResponse::Accepted(welcome));
+        }
+        let is_new = !self.registered.contains_key(&id) && !self.connecting.contains_key(&id);
+        if is_new && self.registered.len() + self.connecting.len() >= MAX_TASK_MANAGERS {
+            let reason =
+                format!("{MAX_TASK_MANAGERS} TaskManagers are registered: no more are taken");
+            return Answer::ok(RegistrationResponse::Refused { reason });
+        }
+        self.last_connect += 1;
+        let connect = self.last_connect;
+        self.connecting.insert(id, connect);
+        let (reply, answer) = Answer::deferred();
+        let service = cx.service().clone();
+        let address = registration.address.clone();
+        let gateway = async move { service.connect(&address, None).await };
+        cx.spawn(gateway, move |this, cx, result| {
+            reply.send(Ok(this.on_connected(cx, registration, connect, result)));
+        });
+        answer
+    }
+
+    fn disconnect_task_executor(
+        &mut self,
+        cx: &mut Context<Self>,
+        instance: InstanceId,
+        reason: String,
+    ) {
+        let id = self
+            .registered
+            .iter()
+            .find(|(_, registered)| registered.instance == instance)
+            .map(|(id, _)| id.clone());
+        if let Some(id) = id
+            && check_caller(cx, &id).is_ok()
+        {
+            self.on_lost(cx, &id, instance, &format!("it disconnected: {reason}"));
+        }
+    }
+
+    fn notify_slot_available(
+        &mut self,
+        cx: &mut Context<Self>,
+        instance: InstanceId,
+        slot: u32,
+        allocation: AllocationId,
+    ) {
+        let actions = self.slots.on_slot_available(instance, slot, allocation);
+        self.perform(cx, actions);
+    }
+
+    fn request_slots(&mut self, cx: &mut Context<Self>, request: SlotsRequest) -> Answer<()> {
+        tracing::debug!(job = %request.job, slots = request.slots.len(), "slots requested");
+        let actions = self.slots.on_request(now(), request);
+        self.perform(cx, actions);
+        Answer::ok(())
+    }
+
+    fn release_job(&mut self, cx: &mut Context<Self>, job: JobId) {
+        let actions = self.slots.release_job(job);
+        self.perform(cx, actions);
+    }
+
+    fn overview(&mut self, _cx: &mut Context<Self>) -> Answer<Vec<TaskManagerStatus>> {
+        Answer::ok(self.statuses())
+    }
+}
+
+/// Far more nodes than one JobManager has been made for; bounds what registrations can make it hold.
+const MAX_TASK_MANAGERS: usize = 10_000;

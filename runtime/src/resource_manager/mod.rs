@@ -1,0 +1,7 @@
+//! Registers TaskManagers, watches them, and gives their slots to jobs.
+
+mod endpoint;
+mod gateway;
+mod slot_manager;
+
+pub use endpoint::ResourceManager;
