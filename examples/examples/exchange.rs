@@ -14,8 +14,9 @@ use thalweg_runtime::NodeSecurity;
 use thalweg_transport::{
     ConnectionId, Connections, Credentials, Node, Profile, ResourceId, TransportConfig,
     exchange::{
-        BufferPool, ChannelSource, ConnectionManager, GateContext, Input, InputGate, NetworkConnectionManager,
-        RecordReader, ResultPartition, ResultPartitionManager, SubpartitionRequest, TaskEventDispatcher,
+        BufferPool, ChannelSource, ConnectionManager, GateContext, Input, InputGate,
+        NetworkConnectionManager, RecordReader, ResultPartition, ResultPartitionManager,
+        SubpartitionRequest, TaskEventDispatcher,
     },
     proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
     quic::QuicTransport,
@@ -31,7 +32,9 @@ const RECORD_BYTES: usize = 1024;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
     let transport = env::args().nth(1).unwrap_or_else(|| "quic".to_owned());
-    let records: u64 = env::args().nth(2).map_or(Ok(1_000_000), |count| count.parse())?;
+    let records: u64 = env::args()
+        .nth(2)
+        .map_or(Ok(1_000_000), |count| count.parse())?;
     let ca = CertificateAuthority::generate("example", 1)?;
     let mut config = TransportConfig::default();
     config.profile = Profile::Loopback;
@@ -66,23 +69,39 @@ async fn main() -> anyhow::Result<()> {
             subpartition: SubpartitionIndex(u32::try_from(index).unwrap_or(u32::MAX)),
         },
     });
-    let gate = InputGate::setup("example", ExecutionAttemptId(2), channels.collect(), consumer.gates(&config)).await?;
+    let gate = InputGate::setup(
+        "example",
+        ExecutionAttemptId(2),
+        channels.collect(),
+        consumer.gates(&config),
+    )
+    .await?;
     gate.request_partitions();
     let mut reader = RecordReader::new(gate);
     let mut next = [0_u64, 1];
     while let Some((channel, input)) = reader.next().await? {
-        let Input::Record(record) = input else { continue };
+        let Input::Record(record) = input else {
+            continue;
+        };
         let sequence = u64::from_be_bytes(record[..8].try_into()?);
         if sequence != next[channel] {
             bail!("record {sequence} came where {} was due", next[channel]);
         }
         next[channel] += SUBPARTITIONS as u64;
     }
-    writing.join_next().await.context("there is one writer")???;
+    writing
+        .join_next()
+        .await
+        .context("there is one writer")???;
 
-    let seconds = thalweg_transport::now().duration_since(started).as_secs_f64();
+    let seconds = thalweg_transport::now()
+        .duration_since(started)
+        .as_secs_f64();
     let megabytes = (records * RECORD_BYTES as u64) as f64 / 1e6;
-    eprintln!("{transport}: {records} records in order, {:.0} MB/s", megabytes / seconds);
+    eprintln!(
+        "{transport}: {records} records in order, {:.0} MB/s",
+        megabytes / seconds
+    );
     drop(reader);
     consumer.node.shutdown(Duration::from_secs(2)).await?;
     producer.node.shutdown(Duration::from_secs(2)).await?;
@@ -105,19 +124,34 @@ impl Side {
         ca: &CertificateAuthority,
     ) -> anyhow::Result<Self> {
         let identity = Identity::new(ca.cluster(), Role::TaskManager, name)?;
-        let security: Arc<dyn Credentials> =
-            Arc::new(NodeSecurity::new(ca.issue(&IssueRequest::new(identity))?.credentials()?));
+        let security: Arc<dyn Credentials> = Arc::new(NodeSecurity::new(
+            ca.issue(&IssueRequest::new(identity))?.credentials()?,
+        ));
         let builder = Node::builder(ResourceId::new(name)?, config.clone());
         let node = match transport {
             "quic" => builder.start(QuicTransport::new(config, security)?).await?,
-            "tcp" => builder.start(TcpTransport::new(config, Some(security))).await?,
+            "tcp" => {
+                builder
+                    .start(TcpTransport::new(config, Some(security)))
+                    .await?
+            }
             "tcp-plain" => builder.start(TcpTransport::new(config, None)).await?,
             other => bail!("{other:?} is no transport: quic, tcp or tcp-plain"),
         };
-        let connections = Arc::new(NetworkConnectionManager::new(Arc::new(node.clone()), config.clone()));
-        let partitions = Arc::new(ResultPartitionManager::new(config.partition_request_timeout));
+        let connections = Arc::new(NetworkConnectionManager::new(
+            Arc::new(node.clone()),
+            config.clone(),
+        ));
+        let partitions = Arc::new(ResultPartitionManager::new(
+            config.partition_request_timeout,
+        ));
         connections.start(partitions.clone(), Arc::new(TaskEventDispatcher::new()))?;
-        Ok(Self { node, pool: BufferPool::new(config), partitions, connections })
+        Ok(Self {
+            node,
+            pool: BufferPool::new(config),
+            partitions,
+            connections,
+        })
     }
 
     fn gates(&self, config: &TransportConfig) -> GateContext {

@@ -167,21 +167,28 @@ fn cluster(args: &[&str]) -> Command {
 
 /// A client of a cluster without certificates.
 fn client(args: &[&str], job_manager: SocketAddr) -> (tempfile::TempDir, Command) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("the temporary folder is writable");
     let file = dir.path().join("client.toml");
     let text = format!(
         "[transport]\nbackend = \"tcp\"\n[tls]\nmode = \"off\"\n[jobmanager]\naddress = \"{job_manager}\"\n"
     );
-    std::fs::write(&file, text).unwrap();
-    let mut command = cluster(&[args[0], "--config", file.to_str().unwrap()]);
+    std::fs::write(&file, text).expect("the temporary folder is writable");
+    let mut command = cluster(&[
+        args[0],
+        "--config",
+        file.to_str()
+            .expect("the temporary folder has a plain name"),
+    ]);
     command.args(&args[1..]);
     (dir, command)
 }
 
 /// An address at which nobody listens any more.
 fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap()
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("some port is free");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
 }
 
 fn spawn(command: &mut Command) -> Child {
@@ -189,7 +196,7 @@ fn spawn(command: &mut Command) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap()
+        .expect("the command was built")
 }
 
 async fn finish(mut command: impl std::borrow::BorrowMut<Command>) -> Output {
@@ -200,11 +207,11 @@ async fn end(child: Child) -> Output {
     tokio::time::timeout(DEADLINE, child.wait_with_output())
         .await
         .expect("the command ends in time")
-        .unwrap()
+        .expect("its output can be read")
 }
 
 fn texts(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("the output is UTF-8");
     (text(&output.stdout), text(&output.stderr))
 }
 
