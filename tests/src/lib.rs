@@ -6,3 +6,4 @@
 pub mod conformance;
 pub mod faulty;
 pub mod harness;
+pub mod process;

@@ -1,0 +1,180 @@
+//! The files and processes of a cluster on this machine.
+
+use std::{
+    fmt, fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+pub use thalweg_certs::Role;
+use thalweg_certs::{CertificateAuthority, Identity, IssueRequest};
+
+use super::{Finished, Spawned, binary};
+
+/// A folder with a CA, certificates and configuration files, and the commands that use them.
+///
+/// Every process gets a free port but the JobManager, whose port is chosen when the files are made.
+#[derive(Debug)]
+pub struct ClusterFiles {
+    folder: tempfile::TempDir,
+    authority: CertificateAuthority,
+    transport: String,
+    tls: bool,
+    settings: String,
+    job_manager: String,
+}
+
+impl ClusterFiles {
+    /// Files for a cluster `demo` on this transport: `quic`, `tcp`, or `tcp-plain`. `settings` is TOML that is added to
+    /// every configuration file, for sections that the files do not have themselves (`[heartbeat]`, `[rpc]`, …).
+    ///
+    /// # Panics
+    /// If files cannot be written.
+    #[must_use]
+    pub fn new(transport: &str, settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let authority = CertificateAuthority::generate("demo", 30).expect("a CA");
+        Self {
+            folder,
+            authority,
+            transport: transport.trim_end_matches("-plain").to_owned(),
+            tls: !transport.ends_with("-plain"),
+            settings: settings.to_owned(),
+            job_manager: format!("127.0.0.1:{}", free_port()),
+        }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The CA of the cluster.
+    #[must_use]
+    pub fn authority(&self) -> &CertificateAuthority {
+        &self.authority
+    }
+
+    /// `host:port` of the JobManager.
+    #[must_use]
+    pub fn job_manager_address(&self) -> &str {
+        &self.job_manager
+    }
+
+    /// Writes certificate and configuration of a node, and gives the configuration's path. `extra` is TOML for the
+    /// `[transport]` section.
+    ///
+    /// # Panics
+    /// If files cannot be written.
+    pub fn node(&self, role: Role, id: &str, extra: impl fmt::Display) -> PathBuf {
+        self.node_of(&self.authority, role, id, extra)
+    }
+
+    /// As [`node`](Self::node), with a certificate of another CA.
+    ///
+    /// # Panics
+    /// As [`node`](Self::node).
+    pub fn node_of(
+        &self,
+        authority: &CertificateAuthority,
+        role: Role,
+        id: &str,
+        extra: impl fmt::Display,
+    ) -> PathBuf {
+        let certificates = self.folder().join("certs").join(id);
+        if self.tls {
+            let identity = Identity::new(authority.cluster(), role, id).expect("a valid identity");
+            let issued = authority
+                .issue(&IssueRequest::new(identity))
+                .expect("a certificate");
+            issued
+                .save(&certificates)
+                .expect("certificates are written");
+        }
+        let tls = if self.tls {
+            format!("[tls]\ndir = {:?}\n", certificates.display().to_string())
+        } else {
+            "[tls]\nmode = \"off\"\n".to_owned()
+        };
+        let text = format!(
+            "[node]\nid = {id:?}\n[transport]\nbackend = {:?}\nprofile = \"loopback\"\n{extra}\n{tls}[jobmanager]\n\
+             address = {:?}\n{}\n",
+            self.transport, self.job_manager, self.settings
+        );
+        let path = self.folder().join(format!("{id}.toml"));
+        fs::write(&path, text).expect("a configuration is written");
+        path
+    }
+
+    /// Starts `cluster jobmanager` and waits until it is ready.
+    ///
+    /// # Panics
+    /// If it does not get ready.
+    #[must_use]
+    pub fn job_manager(&self) -> Spawned {
+        let config = self.node(Role::JobManager, "jm-1", "");
+        let process = self.start("jobmanager", &config);
+        process.wait_stdout(READY, |line| line.starts_with("ready role=jobmanager"));
+        process
+    }
+
+    /// Starts `cluster taskmanager` with this id and waits until it is ready.
+    ///
+    /// # Panics
+    /// If it does not get ready.
+    #[must_use]
+    pub fn task_manager(&self, id: &str) -> Spawned {
+        let config = self.node(Role::TaskManager, id, "");
+        let process = self.start("taskmanager", &config);
+        process.wait_stdout(READY, |line| line.starts_with("ready role=taskmanager"));
+        process
+    }
+
+    /// Starts `cluster COMMAND --config CONFIG` and does not wait.
+    #[must_use]
+    pub fn start(&self, command: &str, config: &Path) -> Spawned {
+        let config = config.display().to_string();
+        Spawned::start(
+            &binary("cluster"),
+            [command, "--config", &config],
+            self.folder(),
+            &[],
+        )
+    }
+
+    /// Starts `cluster COMMAND --config CLIENT ARGUMENTS…` as client `cli` and does not wait.
+    #[must_use]
+    pub fn client(&self, command: &str, arguments: &[&str]) -> Spawned {
+        let config = self.folder().join("cli.toml");
+        if !config.exists() {
+            self.node(Role::Client, "cli", "");
+        }
+        let config = config.display().to_string();
+        let all = [command, "--config", &config]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        Spawned::start(&binary("cluster"), all, self.folder(), &[])
+    }
+
+    /// As [`client`](Self::client), and waits for the end.
+    #[must_use]
+    pub fn run_client(&self, command: &str, arguments: &[&str]) -> Finished {
+        self.client(command, arguments).finish(COMMAND)
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
+}
+
+/// Start of a process on a machine that is busy with other tests.
+const READY: Duration = Duration::from_secs(60);
+/// A whole command, job included, on such a machine.
+const COMMAND: Duration = Duration::from_secs(180);

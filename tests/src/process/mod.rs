@@ -1,0 +1,9 @@
+//! Real processes of the example cluster, started, watched and ended by tests.
+
+mod binary;
+mod cluster;
+mod spawned;
+
+pub use binary::binary;
+pub use cluster::{ClusterFiles, Role};
+pub use spawned::{Finished, Spawned};
