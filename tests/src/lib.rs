@@ -7,3 +7,17 @@ pub mod conformance;
 pub mod faulty;
 pub mod harness;
 pub mod process;
+
+/// Makes a test of each function for each transport between real processes: `quic::name` and `tcp::name` call
+/// `name("quic")` and `name("tcp")`.
+#[macro_export]
+macro_rules! on_both_transports {
+    ($($test:ident),* $(,)?) => {
+        mod quic {
+            $(#[test] fn $test() { super::$test("quic"); })*
+        }
+        mod tcp {
+            $(#[test] fn $test() { super::$test("tcp"); })*
+        }
+    };
+}

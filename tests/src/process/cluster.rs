@@ -22,12 +22,14 @@ pub struct ClusterFiles {
     transport: String,
     tls: bool,
     settings: String,
+    transport_settings: String,
     job_manager: String,
 }
 
 impl ClusterFiles {
     /// Files for a cluster `demo` on this transport: `quic`, `tcp`, or `tcp-plain`. `settings` is TOML that is added to
-    /// every configuration file, for sections that the files do not have themselves (`[heartbeat]`, `[rpc]`, …).
+    /// every configuration file: first keys of `[jobmanager]`, then sections that the files do not have themselves
+    /// (`[heartbeat]`, `[rpc]`, …).
     ///
     /// # Panics
     /// If files cannot be written.
@@ -41,8 +43,16 @@ impl ClusterFiles {
             transport: transport.trim_end_matches("-plain").to_owned(),
             tls: !transport.ends_with("-plain"),
             settings: settings.to_owned(),
+            transport_settings: String::new(),
             job_manager: format!("127.0.0.1:{}", free_port()),
         }
+    }
+
+    /// Adds TOML to the `[transport]` section of every configuration file that is written from now on.
+    #[must_use]
+    pub fn with_transport(mut self, settings: &str) -> Self {
+        self.transport_settings = settings.to_owned();
+        self
     }
 
     /// The folder.
@@ -84,7 +94,7 @@ impl ClusterFiles {
         extra: impl fmt::Display,
     ) -> PathBuf {
         let certificates = self.folder().join("certs").join(id);
-        if self.tls {
+        if self.tls && !certificates.exists() {
             let identity = Identity::new(authority.cluster(), role, id).expect("a valid identity");
             let issued = authority
                 .issue(&IssueRequest::new(identity))
@@ -99,9 +109,13 @@ impl ClusterFiles {
             "[tls]\nmode = \"off\"\n".to_owned()
         };
         let text = format!(
-            "[node]\nid = {id:?}\n[transport]\nbackend = {:?}\nprofile = \"loopback\"\n{extra}\n{tls}[jobmanager]\n\
-             address = {:?}\n{}\n",
-            self.transport, self.job_manager, self.settings
+            "[cluster]\nid = {:?}\n[node]\nid = {id:?}\n[transport]\nbackend = {:?}\nprofile = \"loopback\"\n{}\n\
+             {extra}\n{tls}[jobmanager]\naddress = {:?}\n{}\n",
+            authority.cluster(),
+            self.transport,
+            self.transport_settings,
+            self.job_manager,
+            self.settings
         );
         let path = self.folder().join(format!("{id}.toml"));
         fs::write(&path, text).expect("a configuration is written");
@@ -126,7 +140,16 @@ impl ClusterFiles {
     /// If it does not get ready.
     #[must_use]
     pub fn task_manager(&self, id: &str) -> Spawned {
-        let config = self.node(Role::TaskManager, id, "");
+        self.task_manager_with(id, "")
+    }
+
+    /// As [`task_manager`](Self::task_manager), with TOML for its `[transport]` section.
+    ///
+    /// # Panics
+    /// As [`task_manager`](Self::task_manager).
+    #[must_use]
+    pub fn task_manager_with(&self, id: &str, extra: impl fmt::Display) -> Spawned {
+        let config = self.node(Role::TaskManager, id, extra);
         let process = self.start("taskmanager", &config);
         process.wait_stdout(READY, |line| line.starts_with("ready role=taskmanager"));
         process
@@ -135,27 +158,42 @@ impl ClusterFiles {
     /// Starts `cluster COMMAND --config CONFIG` and does not wait.
     #[must_use]
     pub fn start(&self, command: &str, config: &Path) -> Spawned {
+        self.start_with(command, config, &[], &[])
+    }
+
+    /// As [`start`](Self::start), with more arguments and variables.
+    #[must_use]
+    pub fn start_with(
+        &self,
+        command: &str,
+        config: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Spawned {
         let config = config.display().to_string();
-        Spawned::start(
-            &binary("cluster"),
-            [command, "--config", &config],
-            self.folder(),
-            &[],
-        )
+        let all = [command, "--config", &config]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        Spawned::start(&binary("cluster"), all, self.folder(), environment)
     }
 
     /// Starts `cluster COMMAND --config CLIENT ARGUMENTS…` as client `cli` and does not wait.
     #[must_use]
     pub fn client(&self, command: &str, arguments: &[&str]) -> Spawned {
+        self.start_with(command, &self.client_config(), arguments, &[])
+    }
+
+    /// The configuration of client `cli`.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    #[must_use]
+    pub fn client_config(&self) -> PathBuf {
         let config = self.folder().join("cli.toml");
         if !config.exists() {
             self.node(Role::Client, "cli", "");
         }
-        let config = config.display().to_string();
-        let all = [command, "--config", &config]
-            .into_iter()
-            .chain(arguments.iter().copied());
-        Spawned::start(&binary("cluster"), all, self.folder(), &[])
+        config
     }
 
     /// As [`client`](Self::client), and waits for the end.
@@ -165,8 +203,12 @@ impl ClusterFiles {
     }
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
+/// A TCP port of 127.0.0.1 that was free a moment ago.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener
         .local_addr()

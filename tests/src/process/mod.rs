@@ -2,8 +2,14 @@
 
 mod binary;
 mod cluster;
+mod forwarder;
+mod observe;
+mod sockets;
 mod spawned;
 
 pub use binary::binary;
-pub use cluster::{ClusterFiles, Role};
+pub use cluster::{ClusterFiles, Role, free_port};
+pub use forwarder::Forwarder;
+pub use observe::{Known, until};
+pub use sockets::Sockets;
 pub use spawned::{Finished, Spawned};

@@ -25,6 +25,8 @@ pub struct Spawned {
 /// A process that has ended.
 #[derive(Debug)]
 pub struct Finished {
+    /// Its process id.
+    pub pid: u32,
     /// How.
     pub status: ExitStatus,
     /// Everything on standard output.
@@ -115,6 +117,11 @@ impl Spawned {
         self.output.lock().text(Stream::Out)
     }
 
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.output.lock().open > 0
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).expect("a process id is positive");
@@ -137,6 +144,7 @@ impl Spawned {
         let status = self.child.wait().expect("a child can be waited for");
         let lines = self.output.lock();
         Finished {
+            pid: self.child.id(),
             status,
             stdout: lines.text(Stream::Out),
             stderr: lines.text(Stream::Err),
@@ -264,6 +272,6 @@ fn collect(pipe: impl Read + Send + 'static, output: &Arc<Output>, stream: Strea
     clippy::disallowed_methods,
     reason = "deadlines of real processes run on the real clock"
 )]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
