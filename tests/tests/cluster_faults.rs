@@ -157,16 +157,18 @@ fn task_managers_register_again_at_a_restarted_job_manager(transport: &str) {
     files.wait_status(READY, "records pass", |known| records(known, "shuffle") > 0);
     job_manager.signal(Signal::SIGKILL);
     job_manager.finish(END);
-    let submit = submit.finish(END);
-    assert_eq!(submit.code(), Some(1), "{submit:?}");
-    let asked = submit
-        .stderr
-        .lines()
-        .filter(|line| line.starts_with("error"));
-    assert_eq!(asked.count(), 1, "{}", submit.stderr);
-
     let _job_manager = files.job_manager();
     let started = now();
+    let submit = submit.finish(END);
+    assert_eq!(submit.code(), Some(1), "{submit:?}");
+    let errors: Vec<_> = submit
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("error"))
+        .collect();
+    assert_eq!(errors.len(), 1, "{}", submit.stderr);
+    assert!(errors[0].contains("there is no job"), "{errors:?}");
+    // Tasks of a job that nobody knows any more are stopped.
     files.wait_status(READY, "they register with all slots free", |known| {
         known.task_managers() == ["tm-1", "tm-2"] && known.free_slots() == 4
     });

@@ -1,6 +1,7 @@
 //! Credit-based data exchange between the nodes of a dataflow engine, over pluggable secure transports.
 
 mod addr;
+mod alert;
 mod clock;
 mod config;
 mod connections;

@@ -101,7 +101,8 @@ impl<E: Endpoint> EndpointBuilder<E> {
             gateways,
         }))?;
         let runner = Runner::new(self.state, Arc::clone(&core));
-        let span = tracing::info_span!("endpoint", name = %core.name);
+        // An endpoint that another one starts lives on its own: its log lines do not carry the other's name.
+        let span = tracing::info_span!(parent: None, "endpoint", name = %core.name);
         self.service.tasks().spawn_on(
             runner.run(announce).instrument(span),
             self.service.runtime(),

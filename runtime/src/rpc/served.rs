@@ -151,6 +151,7 @@ impl<E: Endpoint, G: ServedBy<E>> RemoteTarget for Served<E, G> {
         if let Some(verified) = call.peer.identity.verified()
             && !method.may_be_called_by(&verified.role)
         {
+            tracing::warn!(caller = %verified.uri, %method, "refused a call that this role may not make");
             return refuse(
                 call.reply,
                 RpcError::NotAuthorized {

@@ -4,7 +4,10 @@ use std::{net::SocketAddr, sync::Arc};
 
 use quinn::{ConnectionError as QuinnError, TransportErrorCode, VarInt};
 
-use crate::error::{ConnectError, ConnectionError, ErrorCode, sanitize};
+use crate::{
+    alert,
+    error::{ConnectError, ConnectionError, ErrorCode, sanitize},
+};
 
 /// Our 32 bits as QUIC's 62.
 pub(super) fn to_quic(code: ErrorCode) -> VarInt {
@@ -171,33 +174,15 @@ fn tls_alert(code: TransportErrorCode) -> Option<u8> {
 
 /// Alerts by RFC 8446 section 6. What rustls found here is said in its words; of the peer we know the alert, and
 /// its words if its QUIC stack sends them.
-fn tls_reason(alert: u8, words: &[u8], origin: Origin) -> String {
+fn tls_reason(code: u8, words: &[u8], origin: Origin) -> String {
     let words = sanitize(words);
-    if alert == NO_APPLICATION_PROTOCOL {
-        return "no application protocol in common (ours is thalweg/1)".to_owned();
+    match (alert::words(code), origin) {
+        (Some(meaning), _) if code == alert::NO_APPLICATION_PROTOCOL => meaning.to_owned(),
+        (_, Origin::Local) if words.is_empty() => format!("alert {code}"),
+        (_, Origin::Local) => words,
+        (Some(meaning), Origin::Peer) => with_words(meaning.to_owned(), &words),
+        (None, Origin::Peer) => with_words(format!("the peer sent alert {code}"), &words),
     }
-    if origin == Origin::Local {
-        return if words.is_empty() {
-            format!("alert {alert}")
-        } else {
-            words
-        };
-    }
-    let what = match alert {
-        42 => "the peer refused our certificate: it is bad",
-        43 => "the peer refused our certificate: its type is not supported",
-        44 => "the peer refused our certificate: it is revoked",
-        45 => "the peer refused our certificate: it has expired or is not valid yet",
-        46 => "the peer refused our certificate",
-        48 => "the peer refused our certificate: it does not trust the authority that signed it",
-        49 => "the peer refused our certificate: access denied",
-        51 => "the peer refused our certificate: its signature does not verify",
-        116 => "the peer refused us: we sent no certificate and it requires one",
-        40 => "the peer found no cipher suite or signature scheme in common",
-        70 => "the peer found no TLS version in common",
-        _ => return with_words(format!("the peer sent alert {alert}"), &words),
-    };
-    with_words(what.to_owned(), &words)
 }
 
 fn quic_reason(code: TransportErrorCode, words: &[u8], origin: Origin) -> String {
@@ -215,8 +200,6 @@ fn with_words(what: String, words: &str) -> String {
         format!("{what} ({words})")
     }
 }
-
-const NO_APPLICATION_PROTOCOL: u8 = 120;
 
 #[cfg(test)]
 mod tests {

@@ -159,7 +159,7 @@ impl Listener for QuicListener {
                     Ok(Ok(connection)) => return Ok(connection),
                     Ok(Err(error)) => {
                         self.failed += 1;
-                        tracing::warn!(%error, "refused a connection");
+                        tracing::warn!(%error, "handshake failed");
                     }
                     Err(error) => {
                         self.failed += 1;

@@ -15,6 +15,7 @@ use super::{
     reader::drain,
 };
 use crate::{
+    alert,
     error::{ConnectError, ErrorCode},
     identity::{ALPN, Admission, Credentials, PeerIdentity, Refusal, ResourceId, SERVER_NAME},
     proto::mux::{MAGIC, Settings, Side},
@@ -258,6 +259,8 @@ fn io_error(address: SocketAddr, error: &io::Error) -> ConnectError {
                 rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
                     NO_TLS.to_owned()
                 }
+                rustls::Error::AlertReceived(received) => alert::words(u8::from(*received))
+                    .map_or_else(|| error.to_string(), str::to_owned),
                 error => error.to_string(),
             },
         );

@@ -62,6 +62,10 @@ async fn read<R: AsyncRead + Unpin>(
                 since_yield += read;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // rustls misses the close_notify that a process which dies cannot send.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Some("the peer ended the connection without a goodbye".into());
+            }
             Err(error) => return Some(error.to_string()),
         }
         if since_yield >= YIELD_BYTES {
