@@ -17,8 +17,14 @@ pub mod registration;
 pub mod resource_manager;
 pub mod rpc;
 mod security;
+pub mod shuffle;
 pub mod slots;
+pub mod task;
+pub mod taskexecutor;
 
 pub use backend::{Backend, BackendRegistry};
-pub use entrypoint::{CertificateSource, ClusterClient, ClusterNode, NodeDescription, StartError};
+pub use entrypoint::{
+    CertificateSource, ClusterClient, ClusterNode, JobManagerProcess, MiniCluster, NodeDescription,
+    RpcSharing, StartError, TaskManagerRunner, TaskManagerSetup,
+};
 pub use security::NodeSecurity;

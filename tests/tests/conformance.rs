@@ -9,5 +9,6 @@ use thalweg_transport::Profile;
 conformance_tests!(mem, MemBackend::new());
 conformance_tests!(mem_without_identity, MemBackend::anonymous());
 conformance_tests!(quic, QuicBackend::new(Profile::Lan));
+conformance_tests!(quic_loopback, QuicBackend::new(Profile::Loopback));
 conformance_tests!(tcp, TcpBackend::tls());
 conformance_tests!(tcp_without_tls, TcpBackend::plaintext());

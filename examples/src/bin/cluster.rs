@@ -1,3 +1,7 @@
-//! Placeholder.
-#![allow(clippy::missing_docs_in_private_items, reason = "placeholder")]
-fn main() {}
+//! `cluster`: the TLS-secured example cluster.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    thalweg_examples::cli::main(std::env::args_os())
+}

@@ -31,7 +31,7 @@ pub enum CertificateSource {
     /// The files that `[tls]` names.
     Configured,
     /// One made in memory.
-    InMemory(NodeCredentials),
+    InMemory(Box<NodeCredentials>),
 }
 
 impl ClusterNode {
@@ -203,14 +203,15 @@ pub(super) fn job_manager_endpoint(config: &Config, name: &str) -> Result<RpcAdd
 /// What the RPC layer takes of the configuration.
 pub(super) fn rpc_config(config: &Config) -> RpcConfig {
     let from = &config.rpc;
-    let mut to = RpcConfig::default();
-    to.ask_timeout = from.ask_timeout;
-    // A size beyond 32 bits stays out of the range that validation allows.
-    to.max_frame_size = u32::try_from(from.max_frame_size.as_u64()).unwrap_or(u32::MAX);
-    to.max_pending_calls = from.max_pending_calls;
-    to.max_pending_bytes = from.max_pending_bytes.as_u64();
-    to.capture_caller = from.capture_caller;
-    to
+    RpcConfig {
+        ask_timeout: from.ask_timeout,
+        // A size beyond 32 bits stays out of the range that validation allows.
+        max_frame_size: u32::try_from(from.max_frame_size.as_u64()).unwrap_or(u32::MAX),
+        max_pending_calls: from.max_pending_calls,
+        max_pending_bytes: from.max_pending_bytes.as_u64(),
+        capture_caller: from.capture_caller,
+        ..RpcConfig::default()
+    }
 }
 
 fn security(
@@ -224,7 +225,7 @@ fn security(
         return Ok(None);
     }
     let credentials = match certificate {
-        CertificateSource::InMemory(credentials) => credentials,
+        CertificateSource::InMemory(credentials) => *credentials,
         CertificateSource::Configured => {
             let files = config.tls.files().ok_or(StartError::NoCertificate)?;
             let mut paths = CredentialFiles::in_dir("");

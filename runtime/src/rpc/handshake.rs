@@ -83,9 +83,20 @@ pub(super) async fn shake_hands(
                 max_frame: max_frame.min(own_max),
             })
         }
-        Head::Refuse => Err(read_error(&frame.body)),
+        Head::Refuse => Err(refusal(address, &frame.body)),
         other => Err(broken(format!("unexpected frame {other:?}"))),
     }
+}
+
+/// The callee's refusal, with the address as the caller wrote it.
+fn refusal(address: &RpcAddress, body: &[u8]) -> RpcError {
+    let mut error = read_error(body);
+    if let RpcError::Handshake { address: text, .. }
+    | RpcError::RecipientUnreachable { address: text, .. } = &mut error
+    {
+        *text = address.to_string();
+    }
+    error
 }
 
 /// What a caller asked for, and gets.

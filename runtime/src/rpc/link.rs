@@ -74,23 +74,23 @@ impl Link {
         };
         let connections = service.connections().ok_or_else(unreachable)?;
         let connection = address.connection().ok_or_else(unreachable)?;
-        let key = connection.to_string();
         let lease = connections
             .acquire(connection)
             .await
             .map_err(|error| RpcError::connection(address, &error))?;
         let opened = shake_hands(service, lease, address, gateway).await?;
         let address = Arc::new(opened.address.clone());
+        let budget = service.outgoing_budget(opened.lease.peer().id.as_str());
         let shared = Arc::new(Shared {
             address: Arc::clone(&address),
             service: service.clone(),
-            outbox: Outbox::new(service.config().max_pending_bytes),
+            outbox: Outbox::new(&budget),
             calls: Mutex::new(Calls {
                 pending: PendingCalls::new(),
                 ended: None,
             }),
             gone: CancellationToken::new(),
-            budget: service.outgoing_budget(&key),
+            budget,
             max_frame: opened.max_frame,
         });
         service.tasks().spawn_on(
@@ -206,20 +206,14 @@ impl Shared {
             .unwrap_or_else(|| self.service.stopped())
     }
 
-    /// Settles an answer. Numbers that were never given break the protocol; those that are settled come late.
+    /// Settles an answer. One that nobody waits for is ignored: its caller has given up, or it was never asked for.
     fn on_frame(&self, frame: Frame) -> Result<(), String> {
         let (call, result) = match frame.head {
             Head::Answer { call } => (call, Ok(frame.body)),
             Head::Error { call } => (call, Err(read_error(&frame.body))),
             other => return Err(format!("unexpected frame {other:?}")),
         };
-        let waiter = {
-            let mut calls = lock(&self.calls);
-            if !calls.pending.was_issued(call) {
-                return Err(format!("answer to call {call}, which was never made"));
-            }
-            calls.pending.complete(call)
-        };
+        let waiter = lock(&self.calls).pending.complete(call);
         match waiter {
             Some(waiter) => {
                 let _ = waiter.answer.send(result);

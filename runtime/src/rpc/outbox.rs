@@ -1,19 +1,23 @@
 //! Frames that wait to be written on one stream.
 
-use std::{collections::VecDeque, sync::Mutex};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
 
 use bytes::{Bytes, BytesMut};
 use thalweg_transport::{BoxSendStream, SendStream, StreamError};
 use tokio::sync::Notify;
 
-use super::{sync::lock, wire::Head};
+use super::{budget::PeerBudget, sync::lock, wire::Head};
 
 /// A bounded queue of frames with one writer. Small frames are joined, so that many calls need one write.
 #[derive(Debug)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
     ready: Notify,
-    max_bytes: usize,
+    /// Of the peer: its bounds hold for all streams together.
+    budget: Arc<PeerBudget>,
 }
 
 #[derive(Debug, Default)]
@@ -35,16 +39,16 @@ pub(super) enum NotQueued {
 }
 
 impl Outbox {
-    pub(super) fn new(max_bytes: u64) -> Self {
+    pub(super) fn new(budget: &Arc<PeerBudget>) -> Self {
         Self {
             queue: Mutex::new(Queue::default()),
             ready: Notify::new(),
-            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
+            budget: Arc::clone(budget),
         }
     }
 
-    /// Queues a frame; never waits. One frame is taken at any size while nothing waits; errors and cancels have some
-    /// room left when nothing else has.
+    /// Queues a frame; never waits. One frame is taken at any size while nothing waits for this peer; errors and cancels
+    /// have some room left when nothing else has.
     pub(super) fn push(&self, head: Head, body: Vec<u8>) -> Result<(), NotQueued> {
         let length = u32::try_from(body.len()).map_err(|_| NotQueued::Full)?;
         {
@@ -52,18 +56,18 @@ impl Outbox {
             if queue.closed {
                 return Err(NotQueued::Closed);
             }
-            let bytes = queue.bytes + MAX_HEAD_BYTES + body.len();
-            let limit = match head {
-                Head::Error { .. } | Head::Cancel { .. } => {
-                    self.max_bytes.saturating_add(SLACK_BYTES)
-                }
-                _ => self.max_bytes,
+            let before = queue.tail.len();
+            head.encode(length, &mut queue.tail);
+            let bytes = queue.tail.len() - before + body.len();
+            let slack = match head {
+                Head::Error { .. } | Head::Cancel { .. } => SLACK_BYTES,
+                _ => 0,
             };
-            if queue.bytes > 0 && bytes > limit {
+            if !self.budget.queue(bytes, slack) {
+                queue.tail.truncate(before);
                 return Err(NotQueued::Full);
             }
-            queue.bytes = bytes;
-            head.encode(length, &mut queue.tail);
+            queue.bytes += bytes;
             if body.len() <= JOIN_BYTES {
                 queue.tail.extend_from_slice(&body);
             }
@@ -110,13 +114,11 @@ impl Outbox {
                     batch.push(chunk);
                 }
                 if bytes < BATCH_BYTES && !queue.tail.is_empty() {
+                    bytes += queue.tail.len();
                     batch.push(queue.tail.split().freeze());
                 }
-                if queue.chunks.is_empty() && queue.tail.is_empty() {
-                    queue.bytes = 0;
-                } else {
-                    queue.bytes = queue.bytes.saturating_sub(bytes);
-                }
+                queue.bytes -= bytes;
+                self.budget.unqueue(bytes);
                 if !batch.is_empty() {
                     return Some(batch);
                 }
@@ -129,6 +131,12 @@ impl Outbox {
     }
 }
 
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.budget.unqueue(lock(&self.queue).bytes);
+    }
+}
+
 /// Frames up to this size are copied together: one TLS record or a few packets.
 const JOIN_BYTES: usize = 16 * 1024;
 
@@ -138,20 +146,28 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// Room for errors and cancels in a full queue: it tells a slow peer from one that does not read at all.
 const SLACK_BYTES: usize = 256 * 1024;
 
-/// A request with a token has the longest head.
-const MAX_HEAD_BYTES: usize = 40;
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{budget::Budgets, config::RpcConfig},
+        *,
+    };
 
     fn cancel(call: u64) -> Head {
         Head::Cancel { call }
     }
 
+    fn budget(max_pending_bytes: u64) -> Arc<PeerBudget> {
+        let config = RpcConfig {
+            max_pending_bytes,
+            ..RpcConfig::default()
+        };
+        Budgets::default().of("peer", &config)
+    }
+
     #[tokio::test]
     async fn small_frames_are_joined_and_large_ones_keep_their_place() {
-        let outbox = Outbox::new(1 << 20);
+        let outbox = Outbox::new(&budget(1 << 20));
         outbox.push(cancel(1), Vec::new()).unwrap();
         outbox.push(cancel(2), Vec::new()).unwrap();
         let large = vec![7; JOIN_BYTES + 1];
@@ -166,21 +182,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_read_fills_the_queue() {
-        let outbox = Outbox::new(1000);
+    async fn a_peer_that_does_not_read_fills_the_queue_of_all_its_streams() {
+        let budget = budget(1000);
+        let (outbox, other) = (Outbox::new(&budget), Outbox::new(&budget));
         let answer = |call| Head::Answer { call };
         outbox.push(answer(1), vec![0; 5000]).unwrap();
         assert_eq!(outbox.push(answer(2), Vec::new()), Err(NotQueued::Full));
+        assert_eq!(other.push(answer(1), Vec::new()), Err(NotQueued::Full));
+        let error = || Head::Error { call: 2 };
         let mut errors = 0;
-        while outbox.push(Head::Error { call: 2 }, vec![0; 1000]).is_ok() {
+        while outbox.push(error(), vec![0; 984]).is_ok() {
             errors += 1;
         }
-        assert_eq!(
-            errors,
-            (SLACK_BYTES - 4000 - MAX_HEAD_BYTES) / (1000 + MAX_HEAD_BYTES)
-        );
-        while outbox.push(answer(3), Vec::new()).is_err() {
-            outbox.batch().await.unwrap();
-        }
+        assert_eq!(errors, (SLACK_BYTES + 1000 - 5016) / 1000);
+        drop(outbox);
+        other.push(answer(1), Vec::new()).unwrap();
+        assert_eq!(other.batch().await.unwrap().len(), 1);
+        other.push(answer(2), vec![0; 2000]).unwrap();
     }
 }

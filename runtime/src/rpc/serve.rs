@@ -90,7 +90,7 @@ async fn serve(service: RpcService, stream: PeerStream) {
         Ok(frame) => match welcome(&service, &frame) {
             Err(Rejection::Protocol) => ErrorCode::STREAM_PROTOCOL,
             Err(Rejection::Refused(error)) => {
-                let outbox = Outbox::new(u64::MAX);
+                let outbox = Outbox::new(&service.incoming_budget(peer.id.as_str()));
                 let _ = outbox.push(Head::Refuse, encode_error(error));
                 outbox.close();
                 let _ = timeout(FLUSH, outbox.write_to(&mut send)).await;
@@ -121,6 +121,7 @@ async fn run(
     send: &mut thalweg_transport::BoxSendStream,
     recv: &mut thalweg_transport::BoxRecvStream,
 ) -> ErrorCode {
+    let mut partial = session.budget.partial();
     let read = async {
         loop {
             match decoder.next_frame() {
@@ -130,7 +131,13 @@ async fn run(
                     }
                 }
                 Ok(None) => match recv.read(READ_BYTES).await {
-                    Ok(Some(bytes)) => decoder.push(&bytes),
+                    Ok(Some(bytes)) => {
+                        decoder.push(&bytes);
+                        if !partial.hold(decoder.len()) {
+                            tracing::warn!(peer = %session.peer, "peer begins more frames than it may");
+                            return ErrorCode::LIMIT_EXCEEDED;
+                        }
+                    }
                     Ok(None) if decoder.is_empty() => return ErrorCode::NO_ERROR,
                     Ok(None) => return session.broken("the stream ends within a frame"),
                     Err(_) => return ErrorCode::CANCELLED,
@@ -168,9 +175,10 @@ async fn run(
 impl Session {
     fn new(service: RpcService, peer: Peer, welcome: &Welcome) -> Arc<Self> {
         let config = service.config();
+        let budget = service.incoming_budget(peer.id.as_str());
         Arc::new(Self {
-            outbox: Outbox::new(config.max_pending_bytes),
-            budget: service.incoming_budget(peer.id.as_str()),
+            outbox: Outbox::new(&budget),
+            budget,
             max_frame: welcome.max_frame.min(config.max_frame_size),
             address: welcome.address.clone(),
             methods: welcome.gateway.methods,

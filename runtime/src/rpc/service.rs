@@ -229,7 +229,14 @@ impl RpcService {
                 });
             }
             for endpoint in &endpoints {
-                result = result.clone().and(endpoint.terminated().await);
+                // One that blocks its thread does not even hear that it is dropped.
+                let end = timeout(CLOSE_TASKS, endpoint.terminated()).await;
+                let end = end.unwrap_or_else(|_| {
+                    Err(TerminationError::NotStopped {
+                        endpoint: endpoint.name().to_owned(),
+                    })
+                });
+                result = result.clone().and(end);
             }
         }
         if let Err(left) = self.0.tasks.finish(CLOSE_TASKS).await {

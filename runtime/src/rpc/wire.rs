@@ -154,6 +154,11 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Bytes that are held.
+    pub(super) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Whether the bytes end between two frames.
     pub(super) fn is_empty(&self) -> bool {
         self.buffer.is_empty()

@@ -30,7 +30,9 @@ impl TaskError {
     /// A failure of another kind.
     #[must_use]
     pub fn of_kind(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { cause: Some(FailureCause::new(kind, message)) }
+        Self {
+            cause: Some(FailureCause::new(kind, message)),
+        }
     }
 
     /// The task was told to stop and did: no failure.

@@ -22,7 +22,10 @@ pub trait Task: Send + Sized + 'static {
     ///
     /// # Errors
     /// Whatever keeps the task from its result. The job fails with it, or starts again.
-    fn run(&mut self, context: &mut TaskContext) -> impl Future<Output = Result<(), TaskError>> + Send;
+    fn run(
+        &mut self,
+        context: &mut TaskContext,
+    ) -> impl Future<Output = Result<(), TaskError>> + Send;
 }
 
 /// The task types that this process can run. Every process of a cluster runs the same binary, so all know the same.
@@ -43,7 +46,10 @@ impl TaskRegistry {
     /// Registers a type under a name; a later one under the same name replaces it.
     #[must_use]
     pub fn with<T: Task>(mut self, name: &str) -> Self {
-        self.factories.insert(name.into(), Arc::new(|config| Ok(BoxTask(Box::new(T::from_config(config)?)))));
+        self.factories.insert(
+            name.into(),
+            Arc::new(|config| Ok(BoxTask(Box::new(T::from_config(config)?)))),
+        );
         self
     }
 
@@ -66,7 +72,10 @@ impl TaskRegistry {
     pub fn make(&self, name: &str, config: &[u8]) -> Result<BoxTask, TaskError> {
         match self.factories.get(name) {
             Some(factory) => factory(config),
-            None => Err(TaskError::of_kind(crate::job::FailureKind::InvalidJob, self.unknown(name))),
+            None => Err(TaskError::of_kind(
+                crate::job::FailureKind::InvalidJob,
+                self.unknown(name),
+            )),
         }
     }
 
@@ -74,7 +83,10 @@ impl TaskRegistry {
     #[must_use]
     pub fn unknown(&self, name: &str) -> String {
         let known: Vec<&str> = self.names().collect();
-        format!("no task type {name:?} is registered: {} are", known.join(", "))
+        format!(
+            "no task type {name:?} is registered: {} are",
+            known.join(", ")
+        )
     }
 }
 

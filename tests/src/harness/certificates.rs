@@ -6,8 +6,8 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -38,6 +38,9 @@ impl TestAuthority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        // Without a name of its own, an unknown authority looks like a known one with a bad signature.
+        let name = format!("{cluster} {:x}", fastrand::u64(..));
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
         Self {
             cluster: cluster.to_owned(),

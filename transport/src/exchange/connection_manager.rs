@@ -3,14 +3,17 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use super::{
-    client::PartitionRequestClient, error::ExchangeError, server::PartitionServer,
-    task_events::TaskEventDispatcher, view::ResultPartitionProvider,
+    client::PartitionRequestClient,
+    error::ExchangeError,
+    server::{PartitionServer, ServerStats},
+    task_events::TaskEventDispatcher,
+    view::ResultPartitionProvider,
 };
 use crate::{
     addr::ConnectionId, config::TransportConfig, connections::Connections, handler::StreamKind,
@@ -57,7 +60,7 @@ pub trait ConnectionManager: fmt::Debug + Send + Sync + 'static {
 pub struct NetworkConnectionManager {
     connections: Arc<dyn Connections>,
     config: TransportConfig,
-    started: AtomicBool,
+    server: OnceLock<Arc<PartitionServer>>,
     closed: AtomicBool,
 }
 
@@ -68,9 +71,18 @@ impl NetworkConnectionManager {
         Self {
             connections,
             config,
-            started: AtomicBool::new(false),
+            server: OnceLock::new(),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Counters of the partition server; all 0 before `start`.
+    #[must_use]
+    pub fn server_stats(&self) -> ServerStats {
+        self.server
+            .get()
+            .map(|server| server.stats())
+            .unwrap_or_default()
     }
 }
 
@@ -80,15 +92,14 @@ impl ConnectionManager for NetworkConnectionManager {
         provider: Arc<dyn ResultPartitionProvider>,
         _dispatcher: Arc<TaskEventDispatcher>,
     ) -> Result<(), ExchangeError> {
-        if self.started.swap(true, Ordering::AcqRel) {
+        let server = Arc::new(PartitionServer::new(provider, &self.config));
+        if self.server.set(server.clone()).is_err() {
             return Err(ExchangeError::InvalidState {
                 what: "the connection manager".to_owned(),
                 reason: "it was started already",
             });
         }
-        let server = PartitionServer::new(provider, &self.config);
-        self.connections
-            .register(StreamKind::PARTITION, Arc::new(server));
+        self.connections.register(StreamKind::PARTITION, server);
         Ok(())
     }
 

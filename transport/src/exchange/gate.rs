@@ -67,8 +67,9 @@ impl GateContext {
 
 /// Reads the channels of a task in turn. One consumer owns it, on any thread and runtime; dropping it closes it.
 ///
-/// Memory: `exclusive_buffers` per remote or unknown channel are held from [`setup`](Self::setup) on, and up to
-/// `floating_buffers` more while producers have a backlog. Buffers that the consumer holds count.
+/// Memory: `exclusive_buffers` per remote or unknown channel and one floating buffer are held from
+/// [`setup`](Self::setup) on, and up to `floating_buffers` in all while producers have a backlog. Buffers that the
+/// consumer holds count: a consumer that keeps all buffers that a channel may have gets no more from it.
 #[derive(Debug)]
 pub struct InputGate {
     handle: GateHandle,
@@ -97,13 +98,14 @@ impl InputGate {
         let networked = channels
             .iter()
             .any(|source| !matches!(source, ChannelSource::Local(_)));
-        // One floating buffer is guaranteed, so that a gate without exclusive ones always gets on.
+        // One floating buffer is guaranteed and held, so that a gate without exclusive ones always gets on.
         let min = reserved + usize::from(networked);
         let pool = context.pool.local(min, reserved + floating as usize)?;
-        let mut free = Vec::with_capacity(reserved);
-        for _ in 0..reserved {
+        let mut free = Vec::with_capacity(min);
+        for _ in 0..min {
             free.push(pool.request().await?);
         }
+        let spare = if networked { free.pop() } else { None };
         let channels = channels
             .into_iter()
             .map(|source| {
@@ -112,7 +114,7 @@ impl InputGate {
             })
             .collect();
         let cancel = context.tasks.token().child_token();
-        let core = GateCore::new(name.into(), pool, floating, cancel, channels, free);
+        let core = GateCore::new(name.into(), pool, floating, cancel, channels, free, spare);
         Ok(Self {
             handle: GateHandle {
                 core: Arc::new(core),
@@ -150,10 +152,6 @@ impl InputGate {
     ///
     /// # Errors
     /// As [`next`](Self::next).
-    #[expect(
-        clippy::type_complexity,
-        reason = "next's answer, or nothing yet; a type of its own would hide that"
-    )]
     pub fn try_next(&mut self) -> Option<Result<Option<(usize, BufferOrEvent)>, ExchangeError>> {
         match self.handle.core.poll_next(None) {
             std::task::Poll::Ready(item) => Some(item),
@@ -237,14 +235,13 @@ impl GateHandle {
             _ => return Err(self.invalid("the channel is known already")),
         }
         state.channels[channel].source = source.clone();
-        let surplus = if matches!(source, ChannelSource::Local(_)) {
-            state.end_credit(channel)
-        } else {
-            Vec::new()
-        };
+        let mut surplus = Vec::new();
+        let dirty = matches!(source, ChannelSource::Local(_))
+            && state.end_credit_and_offer(channel, &mut surplus);
         let requested = state.requested;
         drop(guard);
         drop(surplus);
+        self.core.wake_credit(dirty);
         if requested {
             self.start(channel, source);
         }

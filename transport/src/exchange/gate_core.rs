@@ -4,7 +4,6 @@
 //! dropped, after it is released.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
@@ -15,16 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     buffer::BufferMut,
-    channel::{Channel, ChannelSource, Control, CreditBuffer},
+    channel::{Channel, ChannelSource, CreditBuffer},
     error::{BufferError, ExchangeError},
     event::BufferOrEvent,
+    gate_state::GateState,
     gate_stats::GateCounters,
     local_pool::LocalPool,
     view::SubpartitionView,
 };
 use crate::{
     error::ErrorCode,
-    proto::{CreditViolation, DataType, PartitionId, Recycled, floating_share},
+    proto::{CreditViolation, DataType, PartitionId, Recycled},
 };
 
 /// The shared state of a gate.
@@ -47,6 +47,7 @@ impl GateCore {
         cancel: CancellationToken,
         channels: Vec<Channel>,
         free: Vec<BufferMut>,
+        spare: Option<BufferMut>,
     ) -> Self {
         Self {
             name,
@@ -58,6 +59,7 @@ impl GateCore {
             state: Mutex::new(GateState {
                 channels,
                 free,
+                spare,
                 ..GateState::default()
             }),
         }
@@ -68,10 +70,6 @@ impl GateCore {
     }
 
     /// The next item of any channel, or `None` when all have ended.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the shape that the gate's users see"
-    )]
     pub(super) fn poll_next(
         &self,
         waker: Option<&mut Context<'_>>,
@@ -283,11 +281,8 @@ impl GateCore {
             .last()
             .is_some_and(|(data_type, _)| *data_type == DataType::EndOfPartition);
         state.channels[index].queue.extend(items.drain(..));
-        let surplus = if ended {
-            state.end_credit(index)
-        } else {
-            Vec::new()
-        };
+        let mut surplus = Vec::new();
+        let dirty = ended && state.end_credit_and_offer(index, &mut surplus);
         let waker = if state.set_ready(index) {
             state.waker.take()
         } else {
@@ -295,6 +290,7 @@ impl GateCore {
         };
         drop(guard);
         drop(surplus);
+        self.wake_credit(dirty);
         wake(waker);
     }
 
@@ -303,22 +299,24 @@ impl GateCore {
         buffer.clear();
         let mut guard = self.lock();
         let state = &mut *guard;
-        let channel = &mut state.channels[index];
         let others_wait = !state.waiting.is_empty();
-        if channel.credit_ended {
-            drop(guard);
-            drop(buffer);
-            return;
-        }
         let mut surplus = Vec::new();
-        let mut dirty = match channel.credit.on_recycled(others_wait) {
-            Recycled::Kept => {
-                state.free.push(buffer);
-                state.announce(index)
-            }
-            Recycled::Floating => state.offer(buffer, &mut surplus),
-        };
-        dirty |= state.want_floating(index, self);
+        let mut dirty;
+        if state.closed {
+            surplus.push(buffer);
+            dirty = false;
+        } else if state.channels[index].credit_ended {
+            dirty = state.offer(buffer, &mut surplus);
+        } else {
+            dirty = match state.channels[index].credit.on_recycled(others_wait) {
+                Recycled::Kept => {
+                    state.free.push(buffer);
+                    state.announce(index)
+                }
+                Recycled::Floating => state.offer(buffer, &mut surplus),
+            };
+            dirty |= state.want_floating(index, self);
+        }
         drop(guard);
         drop(surplus);
         self.wake_credit(dirty);
@@ -357,6 +355,7 @@ impl GateCore {
         state.waiting.clear();
         state.ready.clear();
         buffers.append(&mut state.free);
+        buffers.extend(state.spare.take());
         let waker = state.waker.take();
         drop(guard);
         drop((dropped, buffers));
@@ -374,133 +373,6 @@ impl GateCore {
         if dirty {
             self.credit_wake.notify_one();
         }
-    }
-}
-
-/// What the lock guards.
-#[derive(Debug, Default)]
-pub(super) struct GateState {
-    pub(super) channels: Vec<Channel>,
-    /// Channels with something to take, in turn.
-    ready: VecDeque<usize>,
-    /// Channels that want floating buffers and got none, in turn.
-    waiting: VecDeque<usize>,
-    /// Channels with credit or a resume to send.
-    pub(super) dirty: Vec<usize>,
-    /// The free buffers of all channels together.
-    free: Vec<BufferMut>,
-    /// Channels that hold or want floating buffers.
-    sharing: u32,
-    ended: usize,
-    waker: Option<Waker>,
-    pub(super) error: Option<ExchangeError>,
-    pub(super) closed: bool,
-    pub(super) requested: bool,
-}
-
-impl GateState {
-    /// Whether the channel was not in line before.
-    pub(super) fn set_ready(&mut self, index: usize) -> bool {
-        let channel = &mut self.channels[index];
-        if channel.in_ready || channel.ended {
-            return false;
-        }
-        channel.in_ready = true;
-        self.ready.push_back(index);
-        true
-    }
-
-    /// Puts the channel in line for the credit task if it has something due. Whether that task must be woken.
-    pub(super) fn announce(&mut self, index: usize) -> bool {
-        let channel = &mut self.channels[index];
-        if let Some(credit) = channel.credit.poll_announcement(channel.queue.is_empty()) {
-            channel.unsent_credit += credit;
-        }
-        self.set_dirty(index)
-    }
-
-    pub(super) fn set_dirty(&mut self, index: usize) -> bool {
-        let channel = &mut self.channels[index];
-        let due = channel.unsent_credit > 0 || channel.unsent_resume;
-        if !due || channel.in_dirty || !matches!(channel.control, Control::Idle(_)) {
-            return false;
-        }
-        channel.in_dirty = true;
-        self.dirty.push(index);
-        true
-    }
-
-    /// Takes the floating buffers that the channel wants and that there are; puts it in line for the rest.
-    fn want_floating(&mut self, index: usize, core: &GateCore) -> bool {
-        let share = self.share(index, core.floating);
-        let mut wanted = self.channels[index].credit.wanted(share);
-        let mut got = 0;
-        while wanted > 0 {
-            let Ok(Some(buffer)) = core.pool.try_request() else {
-                break;
-            };
-            self.free.push(buffer);
-            (wanted, got) = (wanted - 1, got + 1);
-        }
-        let channel = &mut self.channels[index];
-        channel.credit.on_floating(got);
-        if wanted > 0 && !channel.in_waiting {
-            channel.in_waiting = true;
-            self.waiting.push_back(index);
-        }
-        self.update_sharing(index);
-        self.announce(index)
-    }
-
-    /// Gives a floating buffer to the channel that has waited longest, or to `surplus` if none waits.
-    fn offer(&mut self, buffer: BufferMut, surplus: &mut Vec<BufferMut>) -> bool {
-        while let Some(index) = self.waiting.pop_front() {
-            let channel = &mut self.channels[index];
-            channel.in_waiting = false;
-            if channel.credit_ended || channel.credit.wanted(u32::MAX) == 0 {
-                self.update_sharing(index);
-                continue;
-            }
-            channel.credit.on_floating(1);
-            self.free.push(buffer);
-            if self.channels[index].credit.wanted(u32::MAX) > 0 {
-                self.channels[index].in_waiting = true;
-                self.waiting.push_back(index);
-            }
-            self.update_sharing(index);
-            return self.announce(index);
-        }
-        surplus.push(buffer);
-        false
-    }
-
-    /// Closes the credit accounts of a channel; gives its free buffers.
-    pub(super) fn end_credit(&mut self, index: usize) -> Vec<BufferMut> {
-        let channel = &mut self.channels[index];
-        if channel.credit_ended {
-            return Vec::new();
-        }
-        channel.credit_ended = true;
-        channel.unsent_credit = 0;
-        let count = channel.credit.on_end() as usize;
-        self.update_sharing(index);
-        self.free.split_off(self.free.len().saturating_sub(count))
-    }
-
-    fn share(&self, index: usize, floating: u32) -> u32 {
-        let joins = u32::from(!self.channels[index].shares);
-        floating_share(floating, self.sharing + joins)
-    }
-
-    fn update_sharing(&mut self, index: usize) {
-        let channel = &mut self.channels[index];
-        let shares = !channel.credit_ended && (channel.in_waiting || channel.credit.floating() > 0);
-        match (channel.shares, shares) {
-            (false, true) => self.sharing += 1,
-            (true, false) => self.sharing -= 1,
-            _ => {}
-        }
-        channel.shares = shares;
     }
 }
 

@@ -20,6 +20,7 @@ mod error;
 mod event;
 mod gate;
 mod gate_core;
+mod gate_state;
 mod gate_stats;
 mod local_input;
 mod local_pool;

@@ -215,7 +215,7 @@ mod tests {
         ) {
             let mut stream = Vec::new();
             for record in &records {
-                stream.extend_from_slice(&(record.len() as u32).to_be_bytes());
+                stream.extend_from_slice(&u32::try_from(record.len()).unwrap().to_be_bytes());
                 stream.extend_from_slice(record);
             }
             let mut assembler = Assembler::default();

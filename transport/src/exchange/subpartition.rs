@@ -166,3 +166,134 @@ fn notify(listener: Option<Arc<dyn AvailabilityListener>>) {
         listener.on_available();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::proto::PartitionId;
+
+    #[derive(Debug, Default)]
+    struct Count(AtomicUsize);
+
+    impl AvailabilityListener for Count {
+        fn on_available(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn claimed() -> (Subpartition, Arc<Count>) {
+        let (subpartition, count) = (Subpartition::default(), Arc::new(Count::default()));
+        subpartition.claim(count.clone()).unwrap();
+        (subpartition, count)
+    }
+
+    fn push(subpartition: &Subpartition, types: &[DataType]) {
+        for &data_type in types {
+            subpartition.push(data_type, Bytes::from_static(b"x"));
+        }
+    }
+
+    fn take(subpartition: &Subpartition, credit: u32) -> Vec<(DataType, u32)> {
+        let mut items = Vec::new();
+        subpartition.take(credit, 8, &mut items).unwrap();
+        items.iter().map(|i| (i.data_type, i.backlog)).collect()
+    }
+
+    #[test]
+    fn the_reader_is_woken_only_when_the_queue_was_empty() {
+        let (subpartition, count) = claimed();
+        push(&subpartition, &[DataType::Data; 5]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        take(&subpartition, 4);
+        push(&subpartition, &[DataType::Data]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        take(&subpartition, 2);
+        push(&subpartition, &[DataType::Data]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn the_backlog_counts_data_behind_an_item_and_no_events() {
+        let (subpartition, _) = claimed();
+        push(
+            &subpartition,
+            &[
+                DataType::Data,
+                DataType::Event,
+                DataType::Data,
+                DataType::EndOfPartition,
+            ],
+        );
+        assert_eq!(subpartition.backlog(), 2);
+        assert_eq!(
+            take(&subpartition, 9),
+            [
+                (DataType::Data, 1),
+                (DataType::Event, 1),
+                (DataType::Data, 0),
+                (DataType::EndOfPartition, 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn without_credit_only_events_next_in_order_are_given() {
+        let (subpartition, _) = claimed();
+        push(
+            &subpartition,
+            &[DataType::Event, DataType::Data, DataType::Event],
+        );
+        assert_eq!(take(&subpartition, 0), [(DataType::Event, 1)]);
+        assert_eq!(take(&subpartition, 0), []);
+        assert_eq!(take(&subpartition, 1).len(), 2);
+    }
+
+    #[test]
+    fn nothing_is_given_behind_a_blocking_event() {
+        let (subpartition, _) = claimed();
+        push(&subpartition, &[DataType::AlignedBarrier, DataType::Data]);
+        assert_eq!(take(&subpartition, 9), [(DataType::AlignedBarrier, 1)]);
+        assert_eq!(take(&subpartition, 9), [(DataType::Data, 0)]);
+    }
+
+    #[test]
+    fn one_reader_ever_and_nothing_is_kept_after_it() {
+        let (subpartition, count) = claimed();
+        assert!(subpartition.claim(count.clone()).is_err());
+        push(&subpartition, &[DataType::Data]);
+        subpartition.release();
+        push(&subpartition, &[DataType::Data]);
+        assert_eq!(
+            (subpartition.backlog(), take(&subpartition, 9).len()),
+            (0, 0)
+        );
+        assert!(subpartition.claim(count).is_err());
+    }
+
+    #[test]
+    fn a_reader_that_comes_late_hears_of_what_is_there() {
+        let subpartition = Subpartition::default();
+        push(&subpartition, &[DataType::Data]);
+        let count = Arc::new(Count::default());
+        subpartition.claim(count.clone()).unwrap();
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn the_first_failure_stays_and_wakes_the_reader() {
+        let (subpartition, count) = claimed();
+        let partition = PartitionId::new(1, 1);
+        let cause = |cause: &str| ExchangeError::ProducerFailed {
+            partition,
+            cause: cause.to_owned(),
+        };
+        push(&subpartition, &[DataType::Data]);
+        subpartition.fail(&cause("first"));
+        subpartition.fail(&cause("second"));
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        let error = subpartition.take(9, 9, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), cause("first").to_string());
+    }
+}

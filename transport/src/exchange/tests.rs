@@ -158,7 +158,7 @@ fn record(tag: u32, sequence: u32) -> Vec<u8> {
     let mut record = Vec::with_capacity(length);
     record.extend_from_slice(&tag.to_be_bytes());
     record.extend_from_slice(&sequence.to_be_bytes());
-    record.resize(length, (tag ^ sequence) as u8);
+    record.resize(length, (tag ^ sequence).to_be_bytes()[3]);
     record
 }
 

@@ -5,7 +5,8 @@ use std::{fmt, net::SocketAddr, pin::pin, sync::Arc};
 use tokio::sync::Notify;
 
 use super::{
-    link::{Link, Side},
+    link::Link,
+    state::Side,
     stream::{MemRecvStream, MemSendStream},
 };
 use crate::{

@@ -1,7 +1,6 @@
-//! The state that both sides of a connection share, and its transitions.
+//! One connection: its transitions, and whom they wake.
 
 use std::{
-    collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
@@ -9,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::state::{End, Reader, Side, State, Writer};
 use crate::{
     error::{ConnectionError, ErrorCode, StreamError, sanitize},
     transport::ConnectionStats,
@@ -25,98 +25,6 @@ pub(super) struct Link {
     pub(super) arrived: [Notify; 2],
     /// The connection ended.
     pub(super) ended: Notify,
-}
-
-/// Which end of the connection: the one that dialled is 0, the one that accepted is 1.
-pub(super) type Side = usize;
-
-#[derive(Debug, Default)]
-struct State {
-    end: Option<End>,
-    sides: [SideState; 2],
-    streams: HashMap<u64, Stream>,
-    next_stream: u64,
-}
-
-#[derive(Debug, Clone)]
-enum End {
-    Closed {
-        by: Side,
-        code: ErrorCode,
-        reason: String,
-    },
-    Lost {
-        reason: String,
-    },
-}
-
-#[derive(Debug)]
-struct SideState {
-    /// How many streams this side lets its peer have open.
-    allowed: u32,
-    /// How many streams this side has open now, of those it opened.
-    open: u32,
-    opened: u64,
-    open_waits: u64,
-    bytes_sent: u64,
-    bytes_received: u64,
-    /// Streams of the peer that nobody has accepted yet; bounded by `allowed`.
-    arrived: VecDeque<u64>,
-}
-
-impl Default for SideState {
-    fn default() -> Self {
-        Self {
-            allowed: INITIAL_STREAMS,
-            open: 0,
-            opened: 0,
-            open_waits: 0,
-            bytes_sent: 0,
-            bytes_received: 0,
-            arrived: VecDeque::new(),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Stream {
-    opener: Side,
-    /// Whether the peer of the opener has been told.
-    shown: bool,
-    /// Whether it still counts against the limit.
-    counted: bool,
-    /// Halves that still have a handle, or will have one once the stream is accepted.
-    handles: u8,
-    /// By the side that writes.
-    pipes: [Pipe; 2],
-}
-
-/// One direction of a stream.
-#[derive(Debug, Default)]
-struct Pipe {
-    chunks: VecDeque<Bytes>,
-    buffered: usize,
-    writer: Writer,
-    reader: Reader,
-    writer_waker: Option<Waker>,
-    reader_waker: Option<Waker>,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Writer {
-    #[default]
-    Open,
-    Finished,
-    Reset(ErrorCode),
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    #[default]
-    Open,
-    Stopped(ErrorCode),
-    /// Saw the end or the reset.
-    Done,
 }
 
 impl Link {
@@ -143,21 +51,7 @@ impl Link {
             state.sides[side].open_waits += u64::from(first_try);
             return Ok(None);
         }
-        state.sides[side].open += 1;
-        state.sides[side].opened += 1;
-        let id = state.next_stream;
-        state.next_stream += 1;
-        state.streams.insert(
-            id,
-            Stream {
-                opener: side,
-                shown: false,
-                counted: true,
-                handles: 4,
-                pipes: Default::default(),
-            },
-        );
-        Ok(Some(id))
+        Ok(Some(state.open(side)))
     }
 
     /// The next stream of the peer, if one has arrived.
@@ -434,84 +328,8 @@ impl Link {
     }
 }
 
-impl State {
-    fn check(&self, side: Side) -> Result<(), ConnectionError> {
-        match self.end.clone() {
-            None => Ok(()),
-            Some(End::Lost { reason }) => Err(ConnectionError::Lost { reason }),
-            Some(End::Closed { by, code, reason }) if by == side => {
-                Err(ConnectionError::ClosedLocally { code, reason })
-            }
-            Some(End::Closed { code, reason, .. }) => {
-                Err(ConnectionError::ClosedByPeer { code, reason })
-            }
-        }
-    }
-
-    fn pipe(&mut self, id: u64, writer: Side) -> &mut Pipe {
-        let stream = self.streams.get_mut(&id);
-        &mut stream
-            .expect("a stream is kept while a handle exists")
-            .pipes[writer]
-    }
-
-    /// Lets the peer see the stream. Gives the side to be told, if it was not told before.
-    fn show(&mut self, id: u64) -> Option<Side> {
-        let stream = self.streams.get_mut(&id)?;
-        if stream.shown {
-            return None;
-        }
-        stream.shown = true;
-        let acceptor = 1 - stream.opener;
-        self.sides[acceptor].arrived.push_back(id);
-        Some(acceptor)
-    }
-
-    /// Gives the opener its place back when both directions are over. Gives the side that may open again.
-    fn settle(&mut self, id: u64) -> Option<Side> {
-        let stream = self.streams.get_mut(&id)?;
-        if !stream.counted || !stream.pipes.iter().all(Pipe::is_over) {
-            return None;
-        }
-        stream.counted = false;
-        self.sides[stream.opener].open -= 1;
-        Some(stream.opener)
-    }
-
-    fn drop_handle(&mut self, id: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.handles -= 1;
-            if stream.handles == 0 {
-                self.streams.remove(&id);
-            }
-        }
-    }
-}
-
-impl Pipe {
-    fn check_writable(&self) -> Result<(), StreamError> {
-        match (self.writer, self.reader) {
-            (Writer::Finished | Writer::Reset(_), _) => Err(StreamError::Closed),
-            (Writer::Open, Reader::Stopped(code)) => Err(StreamError::Stopped { code }),
-            (Writer::Open, _) => Ok(()),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.writer != Writer::Open && self.reader != Reader::Open
-    }
-
-    fn discard(&mut self) {
-        self.chunks.clear();
-        self.buffered = 0;
-    }
-}
-
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }
 }
-
-/// Streams that a side lets its peer open before it says more: as low as the QUIC backend starts.
-const INITIAL_STREAMS: u32 = 100;

@@ -8,7 +8,7 @@
 //! # As an example
 //!
 //! What a backend has to bring is small once the shared state is right, which is why all of it is in one place
-//! (`link`), under one lock, as plain transitions: *write*, *read*, *finish*, *reset*, *stop*, *close*. The handles
+//! (`link`, `state`), under one lock, as plain transitions: *write*, *read*, *finish*, *reset*, *stop*, *close*. The handles
 //! around it only turn them into futures. Where the [contract](crate::Transport) leaves a choice, this backend makes
 //! the less comfortable one, so that code tested on it holds elsewhere:
 //!
@@ -19,6 +19,7 @@
 mod connection;
 mod link;
 mod network;
+mod state;
 mod stream;
 
 pub use connection::MemConnection;

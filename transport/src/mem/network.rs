@@ -182,12 +182,9 @@ impl Transport for MemTransport {
     async fn listen(&self, bind: &BindAddr) -> Result<MemListener, ConnectError> {
         let mut ports = self.network.lock();
         let mut candidates = bind.candidates();
-        let free = candidates.find_map(|candidate| {
-            let address = match candidate.port() {
-                0 => SocketAddr::new(candidate.ip(), ports.take_port()),
-                _ => candidate,
-            };
-            (!ports.listening.contains_key(&address)).then_some(address)
+        let free = candidates.find_map(|candidate| match candidate.port() {
+            0 => ports.free_address(candidate.ip()),
+            _ => (!ports.listening.contains_key(&candidate)).then_some(candidate),
         });
         let Some(address) = free else {
             return Err(if bind.is_range() {
@@ -285,6 +282,14 @@ impl Ports {
             .get(&address)
             .or_else(|| listening.get(&SocketAddr::new(any, address.port())))
             .cloned()
+    }
+
+    /// An address on which nobody listens, if there is one.
+    fn free_address(&mut self, ip: IpAddr) -> Option<SocketAddr> {
+        (FIRST_FREE_PORT..=u16::MAX).find_map(|_| {
+            let address = SocketAddr::new(ip, self.take_port());
+            (!self.listening.contains_key(&address)).then_some(address)
+        })
     }
 
     /// The next port number; numbers come again only after all others.

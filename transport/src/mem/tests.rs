@@ -136,3 +136,17 @@ fn two_runtimes_wake_each_other() {
     let expected: Vec<u8> = (0..200_u8).flat_map(|i| [i; 9]).collect();
     assert_eq!(read, expected);
 }
+
+#[tokio::test]
+async fn any_port_avoids_those_that_are_taken() {
+    let network = MemNetwork::new();
+    let mut held = Vec::new();
+    for port in 49_152..49_155_u16 {
+        let node = MemTransport::new(network.clone(), None);
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        held.push(node.listen(&BindAddr::single(address)).await.unwrap());
+    }
+    let node = MemTransport::new(network, None);
+    let listener = node.listen(&any_port()).await.unwrap();
+    assert_eq!(listener.local_addr().port(), 49_155);
+}

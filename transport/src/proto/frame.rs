@@ -210,13 +210,7 @@ impl Frame {
             Self::Request {
                 initial_credit,
                 buffer_size,
-            } => (
-                KIND_REQUEST,
-                0,
-                REQUEST_BODY_BYTES as u32,
-                initial_credit,
-                buffer_size,
-            ),
+            } => (KIND_REQUEST, 0, REQUEST_LENGTH, initial_credit, buffer_size),
             Self::AddCredit { credit } => (KIND_ADD_CREDIT, 0, 0, credit, 0),
             Self::ResumeConsumption => (KIND_RESUME, 0, 0, 0, 0),
             Self::Buffer {
@@ -377,6 +371,9 @@ pub enum FrameError {
     #[error("credit of 0 was announced")]
     ZeroCredit,
 }
+
+/// [`REQUEST_BODY_BYTES`] as it stands in the header.
+const REQUEST_LENGTH: u32 = 56;
 
 const KIND_REQUEST: u8 = 1;
 const KIND_ADD_CREDIT: u8 = 2;

@@ -17,7 +17,7 @@ impl CappedCubic {
     pub(super) fn new(initial_window: Option<u64>, cap: u64) -> Self {
         let mut cubic = CubicConfig::default();
         if let Some(window) = initial_window {
-            cubic.initial_window(window);
+            cubic.initial_window(window.min(cap));
         }
         Self {
             cubic: Arc::new(cubic),
@@ -108,5 +108,28 @@ impl Controller for CappedController {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+
+    #[test]
+    fn the_window_stays_below_the_cap_and_shrinks_from_there() {
+        let start = now();
+        let factory = Arc::new(CappedCubic::new(Some(8 << 20), 1 << 20));
+        let mut controller = factory.build(start, 1_452);
+        assert_eq!(controller.window(), 1 << 20);
+        assert_eq!(controller.metrics().congestion_window, 1 << 20);
+        controller.on_congestion_event(start, start, false, 1_452);
+        assert_eq!(controller.window(), (1 << 20) * 7 / 10);
+    }
+
+    #[test]
+    fn quinns_initial_window_is_kept_where_none_is_given() {
+        let controller = Arc::new(CappedCubic::new(None, 1 << 20)).build(now(), 1_200);
+        assert_eq!(controller.window(), 12_000);
     }
 }

@@ -123,6 +123,7 @@ impl Connection for QuicConnection {
         self.shared.end(&error)
     }
 
+    /// As the trait says; the peer may open up to a seventh more, see `profile`.
     fn allow_streams(&self, count: u32) {
         // Held over the call, so that two of them cannot overtake each other and lower the limit.
         let mut allowed = self

@@ -181,7 +181,9 @@ impl Drop for QuicListener {
     fn drop(&mut self) {
         // Connections keep the socket; without a configuration it takes no new ones.
         self.endpoint.set_server_config(None);
-        lock(&self.shared).listening = None;
+        let mut endpoints = lock(&self.shared);
+        let ours = |(address, _): &mut (SocketAddr, Endpoint)| *address == self.local_addr;
+        endpoints.listening.take_if(ours);
     }
 }
 

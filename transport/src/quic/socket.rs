@@ -82,6 +82,14 @@ struct BoundedSocket {
 
 impl BoundedSocket {
     fn new(inner: Arc<dyn AsyncUdpSocket>, path: &PathSettings) -> Self {
+        static WARNED: Once = Once::new();
+        if path.max_segments() > 1 && inner.max_transmit_segments() == 1 {
+            WARNED.call_once(|| {
+                tracing::warn!(
+                    "this system has no UDP segmentation offload: expect a fifth to a third of the speed"
+                );
+            });
+        }
         // A received batch has up to 64 KiB, whatever the peer's packet size; quinn's receive buffer is the product of
         // this number, the packet size and its batch of 32, so the stock 64 would take 133 MB on loopback.
         let whole_batch = usize::from(u16::MAX).div_ceil(usize::from(path.max_payload()));

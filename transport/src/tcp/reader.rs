@@ -1,11 +1,11 @@
 //! The task that reads a connection's socket, and watches over the peer's life.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::shared::Shared;
+use super::shared::{Shared, TaskGuard};
 use crate::proto::mux::Decoder;
 
 /// Reads until the connection ends. Never waits for a consumer: what is read goes into the streams' queues, which their
@@ -15,6 +15,7 @@ pub(super) async fn run<R: AsyncRead + Unpin>(
     mut socket: R,
     idle_timeout: Duration,
 ) {
+    let _guard = TaskGuard(shared.clone());
     let lost = tokio::select! {
         biased;
         () = shared.ended.cancelled() => None,
@@ -33,15 +34,12 @@ async fn read<R: AsyncRead + Unpin>(
     idle_timeout: Duration,
 ) -> Option<String> {
     let mut decoder = Decoder::new();
-    let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
+    let mut chunks = Chunks::default();
     let mut since_yield = 0;
     let timer = tokio::time::sleep(Duration::ZERO);
     tokio::pin!(timer);
     loop {
-        if buffer.capacity() - buffer.len() < LEAST_ROOM_BYTES {
-            // Takes the same memory again if all slices of it are gone, and new one otherwise.
-            buffer.reserve(CHUNK_BYTES);
-        }
+        let buffer = chunks.with_room();
         let read = tokio::select! {
             biased;
             () = &mut timer => {
@@ -49,7 +47,7 @@ async fn read<R: AsyncRead + Unpin>(
                 timer.as_mut().reset(tokio::time::Instant::from_std(crate::now() + wait));
                 continue;
             }
-            read = socket.read_buf(&mut buffer) => read,
+            read = socket.read_buf(buffer) => read,
         };
         match read {
             Ok(0) if decoder.is_inside_frame() => {
@@ -73,6 +71,34 @@ async fn read<R: AsyncRead + Unpin>(
     }
 }
 
+/// Read buffers. A few that consumers still hold slices of are kept, to be used again when the slices are gone: memory
+/// that goes back to the allocator each time comes back cold, or with page faults.
+#[derive(Debug, Default)]
+struct Chunks {
+    current: BytesMut,
+    spare: VecDeque<BytesMut>,
+}
+
+impl Chunks {
+    /// An empty buffer with room for a read.
+    fn with_room(&mut self) -> &mut BytesMut {
+        if self.current.capacity() < LEAST_ROOM_BYTES && !self.current.try_reclaim(CHUNK_BYTES) {
+            let free = self
+                .spare
+                .iter_mut()
+                .position(|spare| spare.try_reclaim(CHUNK_BYTES))
+                .and_then(|at| self.spare.remove(at))
+                .unwrap_or_else(|| BytesMut::with_capacity(CHUNK_BYTES));
+            let used = std::mem::replace(&mut self.current, free);
+            if self.spare.len() == MAX_SPARE_CHUNKS {
+                self.spare.pop_front();
+            }
+            self.spare.push_back(used);
+        }
+        &mut self.current
+    }
+}
+
 /// Reads and forgets, until the peer has ended its side too.
 ///
 /// A socket that is closed with unread bytes sends a reset, which may overtake the CLOSE frame that the peer has not
@@ -91,6 +117,9 @@ pub(super) async fn drain<R: AsyncRead + Unpin>(socket: &mut R) {
 
 /// Read buffer: stays in the processor's cache (256 KiB ones halve the rate of a plain connection).
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Kept per connection, 256 KiB: two turns of the reader.
+const MAX_SPARE_CHUNKS: usize = 4;
 
 /// One TLS record: rustls gives no more at once.
 const LEAST_ROOM_BYTES: usize = 16 * 1024;

@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -268,6 +268,19 @@ impl Shared {
                 ..ConnectionStats::default()
             }
         })
+    }
+}
+
+/// Held by each task of a connection: a task that is dropped or panics takes the connection with it, so that nobody
+/// waits for ever for a runtime that is gone.
+#[derive(Debug)]
+pub(super) struct TaskGuard(pub(super) Arc<Shared>);
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        if !self.0.ended.is_cancelled() {
+            self.0.lose("the connection's task was stopped");
+        }
     }
 }
 

@@ -14,7 +14,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{reader::LINGER, shared::Shared};
+use super::{
+    reader::LINGER,
+    shared::{Shared, TaskGuard},
+};
 use crate::proto::mux::Batch;
 
 /// How much the writer hands over at once.
@@ -38,6 +41,7 @@ pub(super) async fn run<W: AsyncWrite + Unpin>(
     mut socket: W,
     batching: Batching,
 ) {
+    let _guard = TaskGuard(shared.clone());
     let mut batch = Batch::new();
     while poll_fn(|cx| shared.poll_batch(cx, &mut batch, batching.bytes)).await {
         let bytes = batch.len();

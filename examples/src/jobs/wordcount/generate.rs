@@ -5,7 +5,7 @@ use fastrand::Rng;
 /// Writes block `index` of the generated text into `line` by line, calling `each` for every line.
 ///
 /// Words follow roughly Zipf's law, as in real text: few are frequent, many are rare.
-pub fn for_each_line(index: u64, mut each: impl FnMut(&[u8])) {
+pub(super) fn for_each_line(index: u64, mut each: impl FnMut(&[u8])) {
     let mut random = Rng::with_seed(SEED ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut line = Vec::with_capacity(128);
     let mut written = 0;
@@ -25,7 +25,7 @@ pub fn for_each_line(index: u64, mut each: impl FnMut(&[u8])) {
 
 /// Blocks that make up about `bytes` bytes.
 #[must_use]
-pub fn blocks(bytes: u64) -> u64 {
+pub(super) fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
 }
 
@@ -45,7 +45,7 @@ fn push_word(line: &mut Vec<u8>, random: &mut Rng) {
 }
 
 /// Bytes of one block.
-pub const BLOCK_BYTES: usize = 64 * 1024;
+pub(super) const BLOCK_BYTES: usize = 64 * 1024;
 /// Fixed, so that a result can be compared with an earlier one.
 const SEED: u64 = 0x7468_616c_7765_6721;
 /// Words of rivers, by falling frequency.

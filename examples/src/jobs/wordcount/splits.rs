@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 /// A part of a file: the lines that *start* in `start..end`. The last split of a file has no end, so that a file which
 /// grew since it was looked at is still read to where it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Split {
+pub(super) struct Split {
     /// Index in the job's list of files.
-    pub file: u32,
+    pub(super) file: u32,
     /// First byte.
-    pub start: u64,
+    pub(super) start: u64,
     /// Byte behind the last one, or `None` for the rest of the file.
-    pub end: Option<u64>,
+    pub(super) end: Option<u64>,
 }
 
 /// Cuts files of these lengths into splits of about `split_bytes`.
 #[must_use]
-pub fn cut(lengths: &[u64], split_bytes: u64) -> Vec<Split> {
+pub(super) fn cut(lengths: &[u64], split_bytes: u64) -> Vec<Split> {
     let mut splits = Vec::new();
     for (file, &length) in (0_u32..).zip(lengths) {
         let count = length.div_ceil(split_bytes).max(1);
@@ -40,7 +40,7 @@ pub fn cut(lengths: &[u64], split_bytes: u64) -> Vec<Split> {
 /// A line that grows past [`MAX_PIECE_BYTES`] is handed out in pieces, each cut behind an ASCII byte that is no letter
 /// or digit: such a byte is never part of a word nor of a multi-byte character, so that pieces hold whole words.
 #[derive(Debug)]
-pub struct Lines<R> {
+pub(super) struct Lines<R> {
     input: R,
     position: u64,
     end: Option<u64>,
@@ -55,7 +55,7 @@ impl Lines<BufReader<File>> {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(path: &Path, split: &Split) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, split: &Split) -> io::Result<Self> {
         let mut file = File::open(path)?;
         if split.start == 0 {
             return Ok(Self::new(
@@ -89,7 +89,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// How far the reader is in its file.
-    pub fn position(&self) -> u64 {
+    pub(super) fn position(&self) -> u64 {
         self.position
     }
 
@@ -97,7 +97,7 @@ impl<R: BufRead> Lines<R> {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn next_piece(&mut self) -> io::Result<Option<&[u8]>> {
+    pub(super) fn next_piece(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.in_line && self.end.is_some_and(|end| self.position >= end) {
             return Ok(None);
         }
@@ -165,7 +165,7 @@ impl<R: BufRead> Lines<R> {
 
 /// Size of a split: small enough that a corpus of some megabytes occupies every task, large enough that the line read
 /// twice at a split's edge does not matter.
-pub const SPLIT_BYTES: u64 = 2 * 1024 * 1024;
+pub(super) const SPLIT_BYTES: u64 = 2 * 1024 * 1024;
 /// Longest piece of a line that is looked for a cut: bounds the memory of a task for files without line ends.
 const MAX_PIECE_BYTES: usize = 16 * 1024 * 1024;
 /// Read size.

@@ -3,7 +3,7 @@
 /// Calls `each` for every word of a text that is mostly UTF-8; bytes that are not count as separators.
 ///
 /// `scratch` is reused between calls.
-pub fn for_each_word(text: &[u8], scratch: &mut String, mut each: impl FnMut(&str)) {
+pub(super) fn for_each_word(text: &[u8], scratch: &mut String, mut each: impl FnMut(&str)) {
     for chunk in text.utf8_chunks() {
         for word in chunk
             .valid()

@@ -263,7 +263,7 @@ async fn a_peer_that_never_reads_its_answers_is_cut_off() {
     .await;
     let mut raw = Raw::greeted(&attacker, &service, 1 << 20).await;
     let body = postcard::to_stdvec(&(90_000u32, false)).unwrap();
-    for call in 0..5000 {
+    for call in 0..8000 {
         raw.send(request(call, "bytes"), &body).await;
         if call % 100 == 0 {
             settle().await;
@@ -273,6 +273,33 @@ async fn a_peer_that_never_reads_its_answers_is_cut_off() {
     assert_eq!(raw.reset_code().await, ErrorCode::LIMIT_EXCEEDED);
     assert_eq!(service.incoming_budget("attacker").calls(), 0);
     assert_eq!(endpoint.gateway::<CounterClient>().add(1).await, Ok(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_that_never_become_whole_are_bounded_per_peer() {
+    let (attacker, service, endpoint) = target(RpcConfig {
+        max_frame_size: 100_000,
+        max_pending_bytes: 100_000,
+        ..RpcConfig::default()
+    })
+    .await;
+    let mut raws = Vec::new();
+    for _ in 0..3 {
+        let mut raw = Raw::greeted(&attacker, &service, 1 << 20).await;
+        let mut head = BytesMut::new();
+        request(1, "add").encode(90_000, &mut head);
+        head.resize(80_000, 0);
+        raw.send_bytes(head.freeze()).await;
+        settle().await;
+        raws.push(raw);
+    }
+    assert_eq!(raws[2].reset_code().await, ErrorCode::LIMIT_EXCEEDED);
+    assert_eq!(endpoint.gateway::<CounterClient>().add(1).await, Ok(1));
+    // The first is still served, and what the third held is free again.
+    raws[0]
+        .send_bytes(Bytes::from(vec![0; 90_000 + 24 - 80_000]))
+        .await;
+    assert!(matches!(raws[0].error().await, RpcError::Decode { .. }));
 }
 
 #[tokio::test(start_paused = true)]

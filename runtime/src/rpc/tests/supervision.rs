@@ -154,6 +154,29 @@ async fn an_endpoint_that_does_not_stop_is_dropped_at_the_deadline() {
 }
 
 #[test]
+fn an_endpoint_that_blocks_its_thread_does_not_block_closing_for_ever() {
+    let own = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let service = RpcService::builder(id("node-1"))
+        .runtime(own.handle().clone())
+        .build()
+        .unwrap();
+    // Nobody drives its runtime, which looks the same from here.
+    let endpoint = counter(&service, "counter");
+    let here = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let closed = here.block_on(service.close(Duration::from_secs(1)));
+    assert!(matches!(closed, Err(TerminationError::NotStopped { .. })));
+    drop(own);
+    assert!(here.block_on(endpoint.terminated()).is_err());
+}
+
+#[test]
 fn an_endpoint_whose_runtime_ends_says_so_and_fails_its_callers() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let own = tokio::runtime::Builder::new_current_thread()

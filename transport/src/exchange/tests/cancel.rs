@@ -25,6 +25,11 @@ async fn closing_a_gate_gives_back_every_buffer_and_view() {
     until("all comes back", || producer.used() + consumer.used() == 0).await;
     assert_eq!(producer.partitions.registered(), 0);
     assert_eq!(consumer.pool.stats().guaranteed, 0);
+    until("no stream is served", || {
+        producer.connections.server_stats().streams == 0
+    })
+    .await;
+    assert!(producer.connections.server_stats().buffers > 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,8 +26,7 @@ async fn tasks_work_from_any_thread_and_lose_nothing() {
     }
     let mut threads = Vec::new();
     // Each node produces for both, so that every gate has a local and a remote channel.
-    for (number, node) in nodes.iter().enumerate() {
-        let number = number as u32;
+    for (number, node) in (0u32..).zip(&nodes) {
         let writer = node.produce(number, 2);
         threads.push(on_a_thread(write(writer, 2, number * 10, 3000)));
     }
@@ -68,7 +67,7 @@ async fn buffers_come_back_from_any_thread_while_gates_close() {
     let dedicated = NetworkRuntime::Dedicated;
     let producer = Worker::start_on(&network, "producer", small(), dedicated).await;
     let consumer = Worker::start_on(&network, "consumer", small(), dedicated).await;
-    for round in 0..30 {
+    for round in 1..30 {
         let writer = producer.produce_with(round, 1, 6);
         let writing = on_a_thread(write(writer, 1, 0, 200));
         let mut gate = consumer.consume(vec![producer.remote(round, 0)]).await;

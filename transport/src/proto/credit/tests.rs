@@ -133,6 +133,11 @@ fn a_huge_backlog_is_only_a_wish() {
     assert_eq!(receiver.wanted(8), 8);
 }
 
+fn data_in(items: &VecDeque<DataType>) -> u32 {
+    let data = items.iter().filter(|item| item.is_data());
+    u32::try_from(data.count()).unwrap()
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Produce(bool),
@@ -193,7 +198,7 @@ impl Model {
     }
 
     fn backlog(&self) -> u32 {
-        self.queue.iter().filter(|item| item.is_data()).count() as u32
+        data_in(&self.queue)
     }
 
     /// Returns whether anything happened.
@@ -308,7 +313,7 @@ impl Model {
             self.exclusive + r.floating()
         );
         prop_assert_eq!(self.pool + r.floating(), floating_total);
-        let queued = self.received.iter().filter(|item| item.is_data()).count() as u32;
+        let queued = data_in(&self.received);
         prop_assert_eq!(r.filled(), queued + self.held);
         Ok(())
     }

@@ -103,6 +103,15 @@ fn a_buffer_header_has_these_bytes() {
 }
 
 #[test]
+fn a_requests_header_and_payload_agree() {
+    let mut header = [0; FRAME_HEADER_BYTES];
+    header[0] = KIND_REQUEST;
+    header[4..8].copy_from_slice(&REQUEST_LENGTH.to_be_bytes());
+    assert!(Frame::decode(&header).is_ok());
+    assert_eq!(usize::try_from(REQUEST_LENGTH).unwrap(), REQUEST_BODY_BYTES);
+}
+
+#[test]
 fn frames_that_cannot_be_right_are_refused() {
     let mut header = [0u8; FRAME_HEADER_BYTES];
     let mut check = |bytes: &[(usize, u8)], expected: FrameError| {

@@ -37,15 +37,15 @@ fn any_op() -> impl Strategy<Value = Op> {
     let pick = 0..8usize;
     prop_oneof![
         2 => side.clone().prop_map(Op::Open),
-        6 => (side.clone(), pick.clone(), 1..5000usize).prop_map(|(s, p, n)| Op::Write(s, p, n)),
+        6 => (side.clone(), pick.clone(), 1..20_000usize).prop_map(|(s, p, n)| Op::Write(s, p, n)),
         1 => (side.clone(), pick.clone()).prop_map(|(s, p)| Op::Finish(s, p)),
         1 => (side.clone(), pick.clone()).prop_map(|(s, p)| Op::Reset(s, p)),
-        6 => (side.clone(), pick.clone(), 1..3000usize).prop_map(|(s, p, n)| Op::Read(s, p, n)),
+        6 => (side.clone(), pick.clone(), 1..15_000usize).prop_map(|(s, p, n)| Op::Read(s, p, n)),
         1 => (side.clone(), pick.clone()).prop_map(|(s, p)| Op::Stop(s, p)),
         1 => (side.clone(), pick.clone(), -2..3).prop_map(|(s, p, n)| Op::Priority(s, p, n)),
         1 => (side.clone(), pick.clone()).prop_map(|(s, p)| Op::DropSender(s, p)),
         1 => (side.clone(), pick).prop_map(|(s, p)| Op::DropReceiver(s, p)),
-        6 => (side, 1..2000usize).prop_map(|(s, n)| Op::Carry(s, n)),
+        6 => (side, 1..12_000usize).prop_map(|(s, n)| Op::Carry(s, n)),
     ]
 }
 
@@ -68,14 +68,16 @@ struct World {
     names: u32,
 }
 
-const MODEL_WINDOW: u32 = 6000;
+/// Large enough for pieces on both sides of the size below which they are copied.
+const MODEL_FRAME: usize = 9000;
+const MODEL_WINDOW: u32 = 50_000;
 const MODEL_STREAMS: u32 = 3;
-const MODEL_QUEUE: usize = 4000;
+const MODEL_QUEUE: usize = 30_000;
 
 impl World {
     fn new() -> Self {
         let mut config = config(MODEL_WINDOW, MODEL_STREAMS);
-        config.frame_bytes = 1000;
+        config.frame_bytes = MODEL_FRAME;
         config.queue_bytes = MODEL_QUEUE;
         Self {
             pair: Pair::new(config),
@@ -148,10 +150,10 @@ impl World {
                     mux.drop_sender(key);
                     flow.reset |= !flow.finished;
                 });
-                if let Some(handle) = self.pick(side, pick) {
-                    if handle.name.is_some() {
-                        handle.sender = false;
-                    }
+                if let Some(handle) = self.pick(side, pick)
+                    && handle.name.is_some()
+                {
+                    handle.sender = false;
                 }
                 self.sweep(side);
             }

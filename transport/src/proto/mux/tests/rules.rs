@@ -61,6 +61,9 @@ fn the_limit_of_streams_follows_the_streams_that_are_over() {
         assert_eq!(pair.dialler.open(), Err(OpenError::Limit), "{round}");
         for key in [first, second] {
             write(&mut pair.dialler, key, b"x");
+        }
+        pair.settle();
+        for key in [first, second] {
             pair.dialler.drop_sender(key);
             pair.dialler.drop_receiver(key);
         }

@@ -1,0 +1,312 @@
+//! Running one task attempt on a thread of its own.
+
+use std::{
+    any::Any,
+    fmt,
+    future::poll_fn,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+    thread,
+};
+
+use bytes::Bytes;
+use thalweg_transport::{BoxFuture, ResourceId};
+use tokio::runtime::Builder;
+use tracing::Instrument;
+
+use super::{
+    error::job_master_lost,
+    lifecycle::{Ending, TaskLifecycle},
+    reporter::TaskReporter,
+};
+use crate::{
+    gateways::{TaskDeployment, TaskStateUpdate},
+    ids::ExecutionId,
+    job::{FailureCause, FailureKind, TaskMetrics, TaskState},
+    shuffle::{ProducerStates, ShuffleEnvironment},
+    task::{
+        Cancellation, Output, ResultSink, ResultWriter, TaskContext, TaskCounters, TaskError,
+        TaskInfo, TaskRegistry,
+    },
+};
+
+/// Everything that one attempt needs to run.
+pub(super) struct TaskSetup {
+    pub(super) deployment: TaskDeployment,
+    pub(super) registry: Arc<TaskRegistry>,
+    pub(super) shuffle: ShuffleEnvironment,
+    pub(super) task_manager: ResourceId,
+    pub(super) reporter: Arc<dyn TaskReporter>,
+}
+
+/// An attempt that runs. Clones share it; dropping it changes nothing.
+#[derive(Clone)]
+pub(super) struct RunningTask(Arc<Shared>);
+
+struct Shared {
+    info: TaskInfo,
+    lifecycle: Mutex<TaskLifecycle>,
+    cancellation: Cancellation,
+    counters: TaskCounters,
+    reporter: Arc<dyn TaskReporter>,
+}
+
+impl RunningTask {
+    /// Starts the attempt. `ended` is called on its thread when everything of it is gone: code, partitions, gates,
+    /// buffers.
+    ///
+    /// A thread for each task, with a current-thread runtime of its own: user code may block and compute for as long as
+    /// it likes, and neither a connection's keep-alive nor another task waits for it. Data crosses between this thread
+    /// and the network thread buffer by buffer.
+    ///
+    /// # Errors
+    /// The system gives no thread; nothing of the task exists then.
+    pub(super) fn start(
+        setup: TaskSetup,
+        ended: impl FnOnce(Ending) + Send + 'static,
+    ) -> io::Result<Self> {
+        let task = Self(Arc::new(Shared {
+            info: TaskInfo::new(&setup.deployment, setup.task_manager.clone()),
+            lifecycle: Mutex::new(TaskLifecycle::new()),
+            cancellation: Cancellation::default(),
+            counters: TaskCounters::default(),
+            reporter: Arc::clone(&setup.reporter),
+        }));
+        let running = task.clone();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let name = thread_name(&setup.deployment);
+        thread::Builder::new().name(name).spawn(move || {
+            let execution = setup.deployment.execution;
+            let span =
+                tracing::info_span!("task", %execution, vertex = running.0.info.vertex_name());
+            let run = execute(&running, setup).instrument(span);
+            let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)))
+                .unwrap_or_else(|panic| Err(panicked(FailureKind::Internal, &*panic)));
+            // What user code has left on the runtime must not hold the ending up.
+            runtime.shutdown_background();
+            running.0.counters.freeze();
+            let ending = running.0.lock().end(outcome.map_err(TaskError::into_cause));
+            drop(running);
+            ended(ending);
+        })?;
+        Ok(task)
+    }
+
+    pub(super) fn execution(&self) -> ExecutionId {
+        self.0.info.execution()
+    }
+
+    pub(super) fn info(&self) -> &TaskInfo {
+        &self.0.info
+    }
+
+    pub(super) fn state(&self) -> TaskState {
+        self.0.lock().state()
+    }
+
+    pub(super) fn metrics(&self) -> TaskMetrics {
+        self.0.counters.snapshot()
+    }
+
+    pub(super) fn reporter(&self) -> &Arc<dyn TaskReporter> {
+        &self.0.reporter
+    }
+
+    /// Tells it to stop; whether that is news.
+    pub(super) fn cancel(&self) -> bool {
+        let news = self.0.lock().cancel();
+        if news {
+            self.0.cancellation.cancel();
+        }
+        news
+    }
+
+    /// Tells a task that was told to stop once more.
+    pub(super) fn tell_again(&self) {
+        self.0.cancellation.cancel();
+    }
+
+    /// Makes it fail; whether it has to be told to stop.
+    pub(super) fn fail(&self, cause: FailureCause) -> bool {
+        let news = self.0.lock().fail(cause);
+        if news {
+            self.0.cancellation.cancel();
+        }
+        news
+    }
+
+    /// Its state as the JobMaster is told.
+    pub(super) fn update(
+        &self,
+        state: TaskState,
+        failure: Option<FailureCause>,
+    ) -> TaskStateUpdate {
+        TaskStateUpdate {
+            execution: self.execution(),
+            state,
+            failure,
+            metrics: self.metrics(),
+        }
+    }
+
+    /// Begins the next phase and tells the JobMaster.
+    async fn enter(&self, phase: TaskState) -> Result<(), TaskError> {
+        if !self.0.lock().advance(phase) {
+            return Err(TaskError::cancelled());
+        }
+        let report = self.0.reporter.report(self.update(phase, None));
+        self.0.cancellation.run(report).await?.map_err(|error| {
+            let cause = job_master_lost(&format!("the JobMaster did not hear of {phase}"), &error);
+            TaskError::of_kind(cause.kind, cause.message)
+        })
+    }
+
+    /// Why the outputs end early, in words for their consumers.
+    fn why(&self, error: &TaskError) -> String {
+        let cause = self.0.lock().failure().map(ToString::to_string);
+        let info = &self.0.info;
+        format!(
+            "task {} ({}) at {}: {}",
+            info.vertex_name(),
+            info.execution(),
+            info.task_manager(),
+            cause.unwrap_or_else(|| error.to_string())
+        )
+    }
+}
+
+impl fmt::Debug for RunningTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningTask")
+            .field("execution", &self.execution())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, TaskLifecycle> {
+        self.lifecycle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn execute(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> {
+    if !task.0.lock().advance(TaskState::Deploying) {
+        return Err(TaskError::cancelled());
+    }
+    task.enter(TaskState::Initializing).await?;
+    let (shuffle, execution) = (setup.shuffle.clone(), task.execution());
+    let result = run(task, setup).await;
+    if result.is_err() {
+        shuffle.release_execution(execution);
+    }
+    result
+}
+
+async fn run(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> {
+    let deployment = &setup.deployment;
+    let (counters, cancellation) = (&task.0.counters, &task.0.cancellation);
+    let make = || setup.registry.make(&deployment.task, &deployment.config);
+    let mut code = contained(async { make() }).await?;
+    // Partitions come before gates: in a cycle-free job every partition then appears without waiting for another.
+    let outputs = setup
+        .shuffle
+        .create_partitions(deployment, counters, cancellation)?;
+    let states = producer_states(&setup.reporter);
+    let gates = setup.shuffle.create_gates(
+        deployment,
+        &setup.task_manager,
+        &states,
+        counters,
+        cancellation,
+    );
+    let inputs = match cancellation.run(gates).await.flatten() {
+        Ok(inputs) => inputs,
+        Err(error) => {
+            fail_all(outputs, &task.why(&error));
+            return Err(error);
+        }
+    };
+    let sink = Box::new(Sink(Arc::clone(&setup.reporter), deployment.execution));
+    let mut context = TaskContext::new(
+        task.0.info.clone(),
+        inputs,
+        outputs,
+        ResultWriter::new(sink, cancellation.clone()),
+        counters.clone(),
+        cancellation.clone(),
+    );
+    let mut result = task.enter(TaskState::Running).await;
+    if result.is_ok() {
+        result = contained(code.run(&mut context)).await;
+    }
+    if result.is_ok() {
+        result = context.result().finish().await;
+    }
+    // User code may panic in its drop, too.
+    let dropped = contained(async {
+        drop(code);
+        Ok(())
+    })
+    .await;
+    let result = result.and(dropped).and_then(|()| cancellation.check());
+    let outputs = context.into_outputs();
+    match result {
+        Ok(()) => outputs.into_iter().try_for_each(Output::finish),
+        Err(error) => {
+            fail_all(outputs, &task.why(&error));
+            Err(error)
+        }
+    }
+}
+
+/// Runs user code; its panic is its failure.
+async fn contained<T>(code: impl Future<Output = Result<T, TaskError>>) -> Result<T, TaskError> {
+    let mut code = pin!(code);
+    poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx)))
+            .unwrap_or_else(|panic| Poll::Ready(Err(panicked(FailureKind::User, &*panic))))
+    })
+    .await
+}
+
+fn panicked(kind: FailureKind, panic: &(dyn Any + Send)) -> TaskError {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("something that is no text");
+    TaskError::of_kind(kind, format!("the task panicked: {text}"))
+}
+
+fn fail_all(outputs: Vec<Output>, cause: &str) {
+    for output in outputs {
+        output.fail(cause);
+    }
+}
+
+fn producer_states(reporter: &Arc<dyn TaskReporter>) -> ProducerStates {
+    let reporter = Arc::clone(reporter);
+    Arc::new(move |partition| reporter.producer_state(partition))
+}
+
+/// A vertex's name comes from a client: what a thread's name cannot hold is left out.
+fn thread_name(deployment: &TaskDeployment) -> String {
+    let vertex = deployment.vertex_name.chars();
+    let vertex: String = vertex.filter(|c| !c.is_control()).take(64).collect();
+    format!("task-{vertex}-{}", deployment.execution.subtask)
+}
+
+/// Sends pieces of the result to the JobMaster.
+struct Sink(Arc<dyn TaskReporter>, ExecutionId);
+
+impl ResultSink for Sink {
+    fn send(&self, sequence: u32, piece: Bytes) -> BoxFuture<'static, Result<(), TaskError>> {
+        self.0.add_result(self.1, sequence, piece)
+    }
+}

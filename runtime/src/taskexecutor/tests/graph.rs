@@ -1,0 +1,230 @@
+//! Tasks of two TaskManagers that exchange data over nodes of the in-memory backend.
+
+use std::sync::Mutex;
+
+use thalweg_transport::{
+    BoxFuture, Connections, Node,
+    mem::{MemNetwork, MemTransport},
+};
+
+use super::{
+    super::{
+        reporter::TaskReporter,
+        task::{RunningTask, TaskSetup},
+    },
+    *,
+};
+use crate::{
+    gateways::{
+        ChannelDeployment, InputDeployment, OutputDeployment, PartitionKey, TaskStateUpdate,
+    },
+    job::{Distribution, ExchangeMode, FailureKind, TaskState},
+    rpc::RpcError,
+    task::TaskError,
+};
+
+/// A JobMaster that only listens.
+#[derive(Default)]
+struct Listener {
+    results: Mutex<Vec<u64>>,
+}
+
+impl TaskReporter for Listener {
+    fn report(&self, _: TaskStateUpdate) -> BoxFuture<'static, Result<(), RpcError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn add_result(
+        &self,
+        _: ExecutionId,
+        _: u32,
+        piece: Bytes,
+    ) -> BoxFuture<'static, Result<(), TaskError>> {
+        let sum = u64::from_le_bytes(piece.as_ref().try_into().unwrap());
+        self.results.lock().unwrap().push(sum);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn producer_state(&self, _: PartitionKey) -> BoxFuture<'static, Option<TaskState>> {
+        Box::pin(std::future::ready(Some(TaskState::Failed)))
+    }
+}
+
+struct TaskManager {
+    node: Node,
+    shuffle: ShuffleEnvironment,
+}
+
+impl TaskManager {
+    async fn start(network: &MemNetwork, name: &str) -> Self {
+        let config = TransportConfig::default();
+        let node = Node::builder(id(name), config.clone())
+            .start(MemTransport::new(network.clone(), None))
+            .await
+            .unwrap();
+        let shuffle = ShuffleEnvironment::network(Arc::new(node.clone()), &config).unwrap();
+        Self { node, shuffle }
+    }
+
+    /// Runs a task; the receiver hears how it ended.
+    fn run(
+        &self,
+        reporter: &Arc<Listener>,
+        deployment: TaskDeployment,
+    ) -> (RunningTask, tokio::sync::oneshot::Receiver<Ending>) {
+        let (ended, ending) = tokio::sync::oneshot::channel();
+        let setup = TaskSetup {
+            deployment,
+            registry: Arc::new(user_code::registry()),
+            shuffle: self.shuffle.clone(),
+            task_manager: self.node.id().clone(),
+            reporter: reporter.clone(),
+        };
+        let task = RunningTask::start(setup, move |ending| {
+            let _ = ended.send(ending);
+        });
+        (task.unwrap(), ending)
+    }
+
+    async fn close(self) {
+        let mut ticks = tokio::time::interval(Duration::from_millis(5));
+        within(async {
+            while self.shuffle.stats().pool.used > 0 || self.shuffle.stats().partitions > 0 {
+                ticks.tick().await;
+            }
+        })
+        .await;
+        self.shuffle.close(Duration::from_secs(10)).await;
+        self.node.shutdown(Duration::from_secs(10)).await.unwrap();
+    }
+}
+
+fn key(subtask: u32) -> PartitionKey {
+    PartitionKey {
+        producer: execution(0, subtask),
+        output: 0,
+    }
+}
+
+fn producer(
+    task: &str,
+    subtask: u32,
+    consumers: u32,
+    distribution: Distribution,
+) -> TaskDeployment {
+    let mut producer = deployment(task);
+    producer.execution = execution(0, subtask);
+    producer.config = Bytes::copy_from_slice(&COUNT.to_le_bytes());
+    producer.outputs.push(OutputDeployment {
+        partition: key(subtask),
+        subpartitions: consumers,
+        distribution,
+        exchange: ExchangeMode::Pipelined,
+    });
+    producer
+}
+
+fn consumer(subtask: u32, producers: &[&TaskManager]) -> TaskDeployment {
+    let mut consumer = deployment("sum");
+    consumer.execution = execution(1, subtask);
+    let channels = (0..)
+        .zip(producers)
+        .map(|(producer, at)| ChannelDeployment {
+            partition: key(producer),
+            subpartition: subtask,
+            task_manager: at.node.id().clone(),
+            address: at.node.advertised(),
+        });
+    consumer.inputs.push(InputDeployment {
+        distribution: Distribution::Rebalance,
+        channels: channels.collect(),
+    });
+    consumer
+}
+
+const COUNT: u64 = 50_000;
+
+#[tokio::test]
+async fn two_task_managers_exchange_all_to_all() {
+    for distribution in [
+        Distribution::Rebalance,
+        Distribution::Hash,
+        Distribution::Broadcast,
+    ] {
+        let network = MemNetwork::new();
+        let one = TaskManager::start(&network, "tm-1").await;
+        let two = TaskManager::start(&network, "tm-2").await;
+        let reporter = Arc::new(Listener::default());
+        let producers = [&one, &two];
+        let mut tasks = Vec::new();
+        for (subtask, at) in (0..).zip(producers) {
+            tasks.push(at.run(&reporter, consumer(subtask, &producers)));
+            tasks.push(at.run(&reporter, producer("count", subtask, 2, distribution)));
+        }
+        let (mut remote, mut local, mut streams) = (0, 0, 0);
+        for (task, ending) in tasks {
+            let ending = within(ending).await.unwrap();
+            assert_eq!(ending.state, TaskState::Finished, "{ending:?}");
+            let metrics = task.metrics();
+            remote += metrics.bytes_remote;
+            local += metrics.bytes_local;
+            streams += metrics.streams;
+        }
+        let copies = if distribution == Distribution::Broadcast {
+            2
+        } else {
+            1
+        };
+        let sum: u64 = reporter.results.lock().unwrap().iter().sum();
+        assert_eq!(sum, 2 * copies * (0..COUNT).sum::<u64>());
+        assert_eq!(remote + local, 2 * copies * COUNT * 12);
+        assert!(remote > 0 && local > 0);
+        assert_eq!(streams, 2);
+        for at in producers {
+            assert_eq!(at.shuffle.stats().connections, 1);
+        }
+        one.close().await;
+        two.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_remote_consumer_hears_that_its_producer_failed() {
+    let network = MemNetwork::new();
+    let one = TaskManager::start(&network, "tm-1").await;
+    let two = TaskManager::start(&network, "tm-2").await;
+    let reporter = Arc::new(Listener::default());
+    let (_, consumed) = two.run(&reporter, consumer(0, &[&one]));
+    let broken = producer("break-after-some", 0, 1, Distribution::Forward);
+    let (_, produced) = one.run(&reporter, broken);
+    let produced = within(produced).await.unwrap();
+    assert_eq!(produced.failure.unwrap().kind, FailureKind::User);
+    let heard = within(consumed).await.unwrap().failure.unwrap();
+    assert_eq!(heard.kind, FailureKind::Partition);
+    assert!(heard.message.contains("tm-1"), "{heard}");
+    one.close().await;
+    two.close().await;
+}
+
+#[tokio::test]
+async fn a_lost_node_is_a_transport_failure() {
+    let network = MemNetwork::new();
+    let one = TaskManager::start(&network, "tm-1").await;
+    let two = TaskManager::start(&network, "tm-2").await;
+    let reporter = Arc::new(Listener::default());
+    let (consumer, consumed) = two.run(&reporter, consumer(0, &[&one]));
+    let (producer, produced) = one.run(&reporter, producer("endless", 0, 1, Distribution::Forward));
+    let mut ticks = tokio::time::interval(Duration::from_millis(5));
+    within(async {
+        while consumer.metrics().records_in == 0 {
+            ticks.tick().await;
+        }
+    })
+    .await;
+    one.node.shutdown(Duration::from_secs(10)).await.unwrap();
+    let heard = within(consumed).await.unwrap().failure.unwrap();
+    assert_eq!(heard.kind, FailureKind::Transport, "{heard}");
+    assert!(producer.cancel());
+    assert_eq!(within(produced).await.unwrap().state, TaskState::Canceled);
+    two.close().await;
+}

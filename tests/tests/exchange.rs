@@ -1,0 +1,255 @@
+//! The data exchange between nodes over every backend.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which fail by panicking"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use thalweg_tests::{
+    conformance::Backend,
+    harness::{MemBackend, QuicBackend, TcpBackend},
+};
+use thalweg_transport::{
+    ConnectionId, Connections, Node, Profile, ResourceId, TransportConfig, TransportError,
+    exchange::{
+        BufferPool, ChannelSource, ConnectionManager, Event, ExchangeError, GateContext, Input,
+        InputGate, NetworkConnectionManager, PartitionWriter, RecordReader, ResultPartition,
+        ResultPartitionManager, SubpartitionRequest,
+    },
+    proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
+};
+use tokio::task::JoinSet;
+
+const PRODUCER: ExecutionAttemptId = ExecutionAttemptId(1);
+const CONSUMER: ExecutionAttemptId = ExecutionAttemptId(2);
+const DEADLINE: Duration = Duration::from_secs(30);
+
+struct Worker {
+    node: Arc<Node>,
+    partitions: ResultPartitionManager,
+    connections: Arc<NetworkConnectionManager>,
+    pool: BufferPool,
+    config: TransportConfig,
+}
+
+impl Worker {
+    async fn start<B: Backend>(backend: &B, id: &str) -> Self {
+        let config = TransportConfig::default();
+        let id = ResourceId::new(id).unwrap();
+        let transport = backend.transport(id.as_str());
+        let start = Node::builder(id, config.clone()).start(transport);
+        let node = Arc::new(in_time("start", start).await.unwrap());
+        let partitions = ResultPartitionManager::new(config.partition_request_timeout);
+        let connections = Arc::new(NetworkConnectionManager::new(node.clone(), config.clone()));
+        connections
+            .start(Arc::new(partitions.clone()), Arc::default())
+            .unwrap();
+        Self {
+            node,
+            partitions,
+            connections,
+            pool: BufferPool::new(&config),
+            config,
+        }
+    }
+
+    fn produce(&self, number: u32, subpartitions: usize) -> PartitionWriter {
+        let id = PartitionId::new(9, number);
+        let partition =
+            ResultPartition::pipelined(id, PRODUCER, subpartitions, &self.pool).unwrap();
+        self.partitions.register(partition.clone()).unwrap();
+        partition.writer().unwrap()
+    }
+
+    async fn consume(&self, producer: &Self, number: u32, subpartition: u32) -> InputGate {
+        let context = GateContext::new(
+            &self.config,
+            self.connections.clone(),
+            Arc::new(self.partitions.clone()),
+            self.pool.clone(),
+            self.node.runtime().clone(),
+            self.node.tasks().clone(),
+        );
+        let peer = producer.node.id().clone();
+        let channel = ChannelSource::Remote {
+            connection: ConnectionId::new(peer, producer.node.advertised()),
+            request: SubpartitionRequest {
+                partition: PartitionId::new(9, number),
+                producer: PRODUCER,
+                subpartition: SubpartitionIndex(subpartition),
+            },
+        };
+        let gate = InputGate::setup("gate", CONSUMER, vec![channel], context)
+            .await
+            .unwrap();
+        gate.request_partitions();
+        gate
+    }
+}
+
+fn record(tag: u32, sequence: u32) -> Vec<u8> {
+    let length = 8 + (sequence as usize * 97) % 3000 + usize::from(sequence % 100 == 7) * 150_000;
+    let mut record = Vec::with_capacity(length);
+    record.extend_from_slice(&tag.to_be_bytes());
+    record.extend_from_slice(&sequence.to_be_bytes());
+    record.resize(length, (tag ^ sequence).to_be_bytes()[3]);
+    record
+}
+
+async fn write(mut writer: PartitionWriter, subpartitions: u32, count: u32) {
+    for sequence in 0..count {
+        for subpartition in 0..subpartitions {
+            let record = record(subpartition, sequence);
+            writer.emit(subpartition as usize, &record).await.unwrap();
+        }
+    }
+    writer.finish().unwrap();
+}
+
+async fn check(gate: InputGate, tag: u32, count: u32) {
+    let mut reader = RecordReader::new(gate);
+    let mut next = 0;
+    while let Some((_, input)) = in_time("record", reader.next()).await.unwrap() {
+        match input {
+            Input::Record(bytes) => {
+                assert!(bytes == record(tag, next), "record {next} of {tag}");
+                next += 1;
+            }
+            Input::Event(event) => assert_eq!(event, Event::EndOfPartition),
+        }
+    }
+    assert_eq!(next, count);
+}
+
+async fn records_arrive_whole_and_memory_comes_back<B: Backend>(backend: B) {
+    let producer = Worker::start(&backend, "producer").await;
+    let consumer = Worker::start(&backend, "consumer").await;
+    let mut tasks = JoinSet::new();
+    for tag in 0..8 {
+        tasks.spawn(check(consumer.consume(&producer, 0, tag).await, tag, 400));
+    }
+    tasks.spawn(write(producer.produce(0, 8), 8, 400));
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(consumer.connections.number_of_active_connections(), 1);
+    until("memory comes back", || {
+        producer.pool.stats().used + consumer.pool.stats().used == 0
+    })
+    .await;
+    assert_eq!(producer.partitions.registered(), 0);
+}
+
+async fn a_cancelled_gate_frees_both_sides_and_disturbs_nobody<B: Backend>(backend: B) {
+    let producer = Worker::start(&backend, "producer").await;
+    let consumer = Worker::start(&backend, "consumer").await;
+    let mut cancelled = consumer.consume(&producer, 0, 0).await;
+    let other = consumer.consume(&producer, 1, 0).await;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(write(producer.produce(0, 1), 1, 2000));
+    in_time("buffer", cancelled.next()).await.unwrap().unwrap();
+    drop(cancelled);
+    tasks.spawn(write(producer.produce(1, 1), 1, 2000));
+    tasks.spawn(check(other, 0, 2000));
+    while let Some(done) = in_time("all", tasks.join_next()).await {
+        done.unwrap();
+    }
+    until("memory comes back", || {
+        producer.pool.stats().used + consumer.pool.stats().used == 0
+    })
+    .await;
+    until("no stream is served", || {
+        producer.connections.server_stats().streams == 0
+    })
+    .await;
+}
+
+async fn the_cause_of_a_failed_producer_arrives<B: Backend>(backend: B) {
+    let producer = Worker::start(&backend, "producer").await;
+    let consumer = Worker::start(&backend, "consumer").await;
+    let mut gate = consumer.consume(&producer, 0, 0).await;
+    let mut writer = producer.produce(0, 1);
+    writer.emit(0, b"x").await.unwrap();
+    writer.flush();
+    in_time("buffer", gate.next()).await.unwrap().unwrap();
+    writer.fail("division by zero");
+    let error = in_time("failure", gate.next()).await.unwrap_err();
+    assert!(
+        matches!(&error, ExchangeError::ProducerFailed { cause, .. } if cause == "division by zero"),
+        "{error:?}"
+    );
+}
+
+async fn a_lost_node_is_a_remote_error_of_every_channel<B: Backend>(backend: B) {
+    let producer = Worker::start(&backend, "producer").await;
+    let consumer = Worker::start(&backend, "consumer").await;
+    let mut gates = Vec::new();
+    let mut writers = Vec::new();
+    for number in 0..10 {
+        let mut writer = producer.produce(number, 1);
+        writer.emit(0, b"x").await.unwrap();
+        writer.flush();
+        let mut gate = consumer.consume(&producer, number, 0).await;
+        in_time("buffer", gate.next()).await.unwrap().unwrap();
+        gates.push(gate);
+        writers.push(writer);
+    }
+    let stop = producer.node.shutdown(DEADLINE);
+    in_time("shutdown", stop).await.unwrap();
+    for mut gate in gates {
+        let error = in_time("failure", gate.next()).await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                ExchangeError::Transport(TransportError::Remote { .. })
+            ),
+            "{error:?}"
+        );
+    }
+    drop(writers);
+    until("memory comes back", || {
+        producer.pool.stats().used + consumer.pool.stats().used == 0
+    })
+    .await;
+}
+
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(DEADLINE, future).await;
+    waited.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    in_time(what, wait).await;
+}
+
+macro_rules! exchange_tests {
+    ($backend:ident, $make:expr) => {
+        mod $backend {
+            use super::*;
+
+            exchange_tests!(@ $make, records_arrive_whole_and_memory_comes_back);
+            exchange_tests!(@ $make, a_cancelled_gate_frees_both_sides_and_disturbs_nobody);
+            exchange_tests!(@ $make, the_cause_of_a_failed_producer_arrives);
+            exchange_tests!(@ $make, a_lost_node_is_a_remote_error_of_every_channel);
+        }
+    };
+    (@ $make:expr, $test:ident) => {
+        #[tokio::test]
+        async fn $test() {
+            super::$test($make).await;
+        }
+    };
+}
+
+exchange_tests!(mem, MemBackend::new());
+exchange_tests!(quic, QuicBackend::new(Profile::Lan));
+exchange_tests!(quic_loopback, QuicBackend::new(Profile::Loopback));
+exchange_tests!(tcp, TcpBackend::plaintext());
+exchange_tests!(tls, TcpBackend::tls());
