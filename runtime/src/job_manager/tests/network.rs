@@ -1,6 +1,6 @@
 //! The same over a network, between nodes whose certificates say who they are.
 
-use thalweg_transport::{Connections, Node, mem::MemNetwork};
+use thalweg_transport::{Node, mem::MemNetwork};
 
 use super::*;
 use crate::rpc::{RpcConfig, tests as rpc};
