@@ -86,7 +86,11 @@ impl JobManagerProcess {
     /// What has begun to end goes on ending.
     pub async fn shutdown(&self, drain: Duration) {
         let rest = (drain / 10).min(CLOSE);
-        if let Err(error) = self.job_manager.shutdown(drain.saturating_sub(rest * 2)).await {
+        if let Err(error) = self
+            .job_manager
+            .shutdown(drain.saturating_sub(rest * 2))
+            .await
+        {
             tracing::warn!(%error, "the JobManager did not end well");
         }
         self.node.close(rest).await;
@@ -103,7 +107,11 @@ pub(super) fn start_on(
         let node = node.clone();
         std::sync::Arc::new(move || node.connections())
     };
-    Ok(JobManager::start(node.rpc(), settings(config, registry), connections)?)
+    Ok(JobManager::start(
+        node.rpc(),
+        settings(config, registry),
+        connections,
+    )?)
 }
 
 /// What the JobManager takes of the configuration.
@@ -113,8 +121,15 @@ pub(super) fn settings(config: &Config, registry: &TaskRegistry) -> JobManagerCo
 
 fn bind(config: &Config) -> BindAddr {
     let bind = config.transport.bind;
-    let any_port = bind.candidates().next().is_none_or(|address| address.port() == 0);
-    let port = config.jobmanager.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let any_port = bind
+        .candidates()
+        .next()
+        .is_none_or(|address| address.port() == 0);
+    let port = config
+        .jobmanager
+        .address
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse().ok());
     match port {
         Some(port) if any_port => BindAddr::single(SocketAddr::new(bind.ip(), port)),
         _ => bind,

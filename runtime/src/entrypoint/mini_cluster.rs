@@ -78,8 +78,15 @@ impl MiniCluster {
             TlsMode::Off => None,
             _ => Some(authority(&config)?),
         };
-        let (common, job_manager) =
-            start_job_manager(&config, sharing, task_managers, &registry, authority.as_ref(), backends).await?;
+        let (common, job_manager) = start_job_manager(
+            &config,
+            sharing,
+            task_managers,
+            &registry,
+            authority.as_ref(),
+            backends,
+        )
+        .await?;
         let mut cluster = Self {
             config,
             backends: backends.clone(),
@@ -190,7 +197,8 @@ impl MiniCluster {
         if !networked && self.started > 1 {
             return Err(StartError::Service {
                 service: "TaskManager",
-                reason: "the cluster was started with one TaskManager and has no network".to_owned(),
+                reason: "the cluster was started with one TaskManager and has no network"
+                    .to_owned(),
             });
         }
         let node = if networked {
@@ -243,10 +251,19 @@ async fn start_job_manager(
             let rpc = RpcService::builder(ResourceId::new("mini-cluster")?)
                 .config(rpc_config(config))
                 .build()
-                .map_err(|error| StartError::Service { service: "rpc", reason: error.to_string() })?;
+                .map_err(|error| StartError::Service {
+                    service: "rpc",
+                    reason: error.to_string(),
+                })?;
             let connections = Arc::new(Vec::new);
             let job_manager = JobManager::start(&rpc, settings(config, registry), connections)?;
-            Ok((Common::Shared { rpc, networked: task_managers != 1 }, job_manager))
+            Ok((
+                Common::Shared {
+                    rpc,
+                    networked: task_managers != 1,
+                },
+                job_manager,
+            ))
         }
         RpcSharing::Dedicated => {
             let certificate = certificate(authority, Role::JobManager, "jm")?;
@@ -267,7 +284,8 @@ fn authority(config: &Config) -> Result<CertificateAuthority, StartError> {
     if config.tls.files().is_some() {
         tracing::info!("a cluster in one process makes its own certificates; tls.dir is not used");
     }
-    CertificateAuthority::generate(&config.cluster.id, CERTIFICATE_DAYS).map_err(StartError::Certificate)
+    CertificateAuthority::generate(&config.cluster.id, CERTIFICATE_DAYS)
+        .map_err(StartError::Certificate)
 }
 
 fn certificate(
@@ -280,9 +298,13 @@ fn certificate(
     };
     let issue = || -> Result<NodeCredentials, thalweg_certs::CertError> {
         let identity = Identity::new(authority.cluster(), role, name)?;
-        authority.issue(&IssueRequest::new(identity).with_days(CERTIFICATE_DAYS))?.credentials()
+        authority
+            .issue(&IssueRequest::new(identity).with_days(CERTIFICATE_DAYS))?
+            .credentials()
     };
-    Ok(CertificateSource::InMemory(Box::new(issue().map_err(StartError::Certificate)?)))
+    Ok(CertificateSource::InMemory(Box::new(
+        issue().map_err(StartError::Certificate)?,
+    )))
 }
 
 fn named(config: &Config, name: &str) -> Result<Config, StartError> {
@@ -295,17 +317,24 @@ async fn wait_registered(runners: &[TaskManagerRunner]) -> Result<(), StartError
     let mut registered = 0;
     let all = async {
         for runner in runners {
-            runner.registered().await.map_err(|cause| StartError::Service {
-                service: "TaskManager",
-                reason: format!("{}: {cause}", runner.id()),
-            })?;
+            runner
+                .registered()
+                .await
+                .map_err(|cause| StartError::Service {
+                    service: "TaskManager",
+                    reason: format!("{}: {cause}", runner.id()),
+                })?;
             registered += 1;
         }
         Ok(())
     };
     match timeout(REGISTRATION, all).await {
         Ok(result) => result,
-        Err(_) => Err(StartError::NotRegistered { registered, expected: runners.len(), after: REGISTRATION }),
+        Err(_) => Err(StartError::NotRegistered {
+            registered,
+            expected: runners.len(),
+            after: REGISTRATION,
+        }),
     }
 }
 
