@@ -33,8 +33,10 @@ impl SlotManager {
                 continue;
             };
             let mut needs: BTreeMap<u32, Vec<AllocationId>> = BTreeMap::new();
-            for (&allocation, &group) in &request.open {
-                needs.entry(group).or_default().push(allocation);
+            let mut open: Vec<_> = request.open.iter().collect();
+            open.sort_by_key(|(_, need)| need.position);
+            for (&allocation, need) in open {
+                needs.entry(need.group).or_default().push(allocation);
             }
             let candidates = self.candidates(job, &request.avoid);
             let Some(choices) = place(candidates, &needs, request.placement) else {
@@ -50,8 +52,8 @@ impl SlotManager {
     fn give(&mut self, job: JobId, choice: Choice) -> Option<SlotAction> {
         let request = self.requests.get_mut(&job)?;
         let task_manager = self.task_managers.get_mut(&choice.task_manager)?;
-        request.open.remove(&choice.allocation);
-        request.pending.insert(choice.allocation, choice.group);
+        let need = request.open.remove(&choice.allocation)?;
+        request.pending.insert(choice.allocation, need);
         let owner = Owner {
             job,
             allocation: choice.allocation,

@@ -51,6 +51,14 @@ struct TaskManager {
     slots: BTreeMap<u32, Slot>,
 }
 
+/// One slot that a request wants.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    group: u32,
+    /// Its place in the request: allocation ids are random, and slots are given in the order of the request.
+    position: usize,
+}
+
 /// A job's request until all of it is confirmed.
 #[derive(Debug)]
 struct JobRequest {
@@ -59,10 +67,10 @@ struct JobRequest {
     placement: Placement,
     /// Lost TaskManagers with the time of their loss.
     avoid: Vec<(ResourceId, Instant)>,
-    /// Not assigned yet, with their groups.
-    open: BTreeMap<AllocationId, u32>,
+    /// Not assigned yet.
+    open: BTreeMap<AllocationId, Need>,
     /// Assigned, not confirmed.
-    pending: BTreeMap<AllocationId, u32>,
+    pending: BTreeMap<AllocationId, Need>,
 }
 
 impl SlotManager {
@@ -181,10 +189,14 @@ impl SlotManager {
                 (lost.id, now.checked_sub(ago).unwrap_or(now))
             })
             .collect();
-        let mut open: BTreeMap<AllocationId, u32> = request
+        let mut open: BTreeMap<AllocationId, Need> = request
             .slots
             .iter()
-            .map(|slot| (slot.allocation, slot.group))
+            .enumerate()
+            .map(|(position, slot)| {
+                let group = slot.group;
+                (slot.allocation, Need { group, position })
+            })
             .collect();
         let mut pending = BTreeMap::new();
         let mut actions = Vec::new();
@@ -197,10 +209,10 @@ impl SlotManager {
                 let wanted = open.contains_key(&owner.allocation) && !avoided;
                 let is_pending = matches!(state, Slot::Pending(_));
                 if wanted {
-                    if let Some(group) = open.remove(&owner.allocation)
+                    if let Some(need) = open.remove(&owner.allocation)
                         && is_pending
                     {
-                        pending.insert(owner.allocation, group);
+                        pending.insert(owner.allocation, need);
                     }
                 } else if is_pending || open.contains_key(&owner.allocation) {
                     *state = Slot::Suspect;
@@ -311,9 +323,9 @@ impl SlotManager {
     /// An assignment came to nothing: the request has to get another slot, if it still wants one.
     fn reopen(&mut self, owner: Owner) {
         if let Some(request) = self.requests.get_mut(&owner.job)
-            && let Some(group) = request.pending.remove(&owner.allocation)
+            && let Some(need) = request.pending.remove(&owner.allocation)
         {
-            request.open.insert(owner.allocation, group);
+            request.open.insert(owner.allocation, need);
         }
     }
 
