@@ -17,7 +17,7 @@ use thalweg_transport::ResourceId;
 
 pub(crate) use self::event::{GraphAction, GraphEvent, SlotOwners};
 use self::execution::{Execution, rank};
-use super::restart::{RestartPolicy, is_final};
+use super::restart::RestartPolicy;
 use crate::{
     ids::{ExecutionId, JobId, VertexId},
     job::{FailureCause, FailureKind, JobGraph, JobState, RestartStrategy, TaskMetrics, TaskState},
@@ -286,7 +286,7 @@ impl ExecutionGraph {
                 self.settle(now, actions);
             }
             JobState::Failing => {
-                self.may_restart &= !is_final(cause.kind);
+                self.may_restart &= !cause.kind.is_permanent();
             }
             JobState::Canceling | JobState::Finished | JobState::Failed | JobState::Canceled => {}
         }
