@@ -99,8 +99,9 @@ impl FromStr for BindAddr {
 /// Which connection a stream belongs to: the peer, its address, and an index for peers with several connections.
 ///
 /// One ConnectionId is one transport connection. The index is reduced modulo `connections_per_peer` before use, so
-/// that producers may number their exchanges freely.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// that producers may number their exchanges freely. A ConnectionId without a peer shares the connection of one that
+/// names the peer at the same address, and the reverse, once it is known who listens there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     /// The node that is to be reached; `None` where only the address is known before dialling.
     pub peer: Option<ResourceId>,

@@ -162,6 +162,14 @@ impl TransportError {
         }
     }
 
+    /// What happened, without the peer's name: for messages that have named it already.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Remote { message, .. } | Self::Local { message, .. } => message,
+        }
+    }
+
     /// Whether a new attempt may work.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

@@ -100,7 +100,7 @@ impl Connections for Node {
     fn close_unused(&self, connection: &ConnectionId) {
         self.shared
             .pool
-            .close_unused(self.reduce(connection.clone()));
+            .close_unused(&self.reduce(connection.clone()));
     }
 
     fn active(&self) -> usize {

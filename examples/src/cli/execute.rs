@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_runtime::{
     ids::JobId,
-    job::{JobState, JobStatus},
+    job::{JobState, JobStatus, TaskMetrics},
     rpc::RpcError,
 };
 use thalweg_transport::{chain, now};
@@ -25,6 +25,8 @@ pub(crate) struct End {
     pub(crate) status: JobStatus,
     /// The signal because of which it was cancelled.
     pub(crate) interrupted: Option<Signal>,
+    /// Why the job was watched no longer, although it may go on.
+    pub(crate) problem: Option<Failure>,
 }
 
 /// Finds the parallelism that uses all slots of the cluster; waits for TaskManagers to register.
@@ -84,70 +86,92 @@ pub(crate) async fn submit<C: JobClient>(
     })
 }
 
-/// Watches a job to its end. After a signal it is cancelled, and the time for its end is limited.
+/// Watches a job to its end, or until the JobManager does not answer any more. After a signal it is cancelled, and the
+/// time for its end is limited.
 pub(crate) async fn watch<C: JobClient>(
     client: &C,
     id: JobId,
     progress: &mut Progress,
     stop: &mut Stop,
-) -> Result<End, Failure> {
+) -> End {
+    let mut end = End {
+        status: unseen(id),
+        interrupted: None,
+        problem: None,
+    };
     let mut answered = now();
     loop {
         match client.status(id).await {
             Ok(status) => {
                 answered = now();
-                if status.state.is_terminal() {
-                    progress.clear();
-                    return Ok(End {
-                        status,
-                        interrupted: None,
-                    });
+                end.status = status;
+                if end.status.state.is_terminal() {
+                    break;
                 }
-                progress.update(answered, &Snapshot::of_job(&status));
+                progress.update(answered, &Snapshot::of_job(&end.status));
             }
             Err(error) if error.is_retryable() && is_patient(answered) => {
                 tracing::info!(%error, "the JobManager did not answer");
+                progress.update(
+                    now(),
+                    &Snapshot::of_wait("waiting for an answer of the JobManager"),
+                );
             }
-            Err(error) => return Err(asked(&format!("about job {}", id.to_hex()), &error)),
+            Err(error) => {
+                end.problem = Some(asked(&format!("about job {}", id.to_hex()), &error));
+                break;
+            }
         }
         if let Some(signal) = pause(stop).await {
             progress.clear();
-            return cancel(client, id, signal).await;
+            return cancel(client, end, signal).await;
         }
     }
+    progress.clear();
+    end
 }
 
 /// Cancels a job and waits for a moment until it is over.
-async fn cancel<C: JobClient>(client: &C, id: JobId, signal: Signal) -> Result<End, Failure> {
+async fn cancel<C: JobClient>(client: &C, mut end: End, signal: Signal) -> End {
+    let id = end.status.id;
+    end.interrupted = Some(signal);
+    let last = &mut end.status;
     let cancelled = async {
         client.cancel(id).await?;
         loop {
-            let status = client.status(id).await?;
-            if status.state.is_terminal() {
-                return Ok::<JobStatus, RpcError>(status);
+            *last = client.status(id).await?;
+            if last.state.is_terminal() {
+                return Ok::<(), RpcError>(());
             }
             tokio::time::sleep(CANCEL_POLL).await;
         }
     };
-    match tokio::time::timeout(CANCEL_TIME, cancelled).await {
-        Ok(Ok(status)) => Ok(End {
-            status,
-            interrupted: Some(signal),
-        }),
-        Ok(Err(error)) => Err(Failure::failed(format!(
-            "{} came, but job {} could not be cancelled: {}",
-            signal.as_str(),
-            id.to_hex(),
-            chain(&error)
-        ))
-        .with_code(signal.exit_code())),
-        Err(_) => Err(Failure::failed(format!(
-            "{} came: job {} is being cancelled, but was not over after {}",
-            signal.as_str(),
-            id.to_hex(),
+    let what = match tokio::time::timeout(CANCEL_TIME, cancelled).await {
+        Ok(Ok(())) => return end,
+        Ok(Err(error)) => format!("could not be cancelled: {}", chain(&error)),
+        Err(_) => format!(
+            "is being cancelled, but was not over after {}",
             human::duration(CANCEL_TIME)
-        ))
-        .with_code(signal.exit_code())),
+        ),
+    };
+    let text = format!("{}: job {} {what}", signal.as_str(), id.to_hex());
+    end.problem = Some(Failure::failed(text).with_code(signal.exit_code()));
+    end
+}
+
+/// A job of which nothing is known but that it was submitted.
+fn unseen(id: JobId) -> JobStatus {
+    JobStatus {
+        id,
+        name: String::new(),
+        state: JobState::Created,
+        restarts: 0,
+        failure: None,
+        tasks: Vec::new(),
+        totals: TaskMetrics::default(),
+        connections: 0,
+        duration_ms: 0,
+        result_bytes: 0,
     }
 }
 

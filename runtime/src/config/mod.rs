@@ -15,6 +15,7 @@ mod section;
 #[cfg(test)]
 mod tests;
 mod units;
+mod unsupported;
 mod url;
 mod validate;
 mod value;

@@ -77,6 +77,7 @@ impl Config {
         check.tls();
         check.relations();
         check.ha();
+        check.problems.extend(self.unsupported());
         check.problems
     }
 }

@@ -34,6 +34,7 @@ pub struct Dispatcher {
     pub(super) finished: FinishedJobs,
     next_number: u64,
     expiry: Option<Scheduled>,
+    stopping: bool,
     /// Told when the last job has ended, while the Dispatcher stops.
     drained: Option<oneshot::Sender<()>>,
 }
@@ -66,6 +67,7 @@ impl Dispatcher {
             running: BTreeMap::new(),
             next_number: 0,
             expiry: None,
+            stopping: false,
             drained: None,
         }
     }
@@ -80,7 +82,7 @@ impl Dispatcher {
             .validate()
             .map_err(|error| invalid(error.to_string()))?;
         self.check_task_types(&graph)?;
-        if self.drained.is_some() {
+        if self.stopping {
             let message = "the cluster stops: no job is taken";
             return Err(HandlerError::new("dispatcher.stopping", message).retryable());
         }
@@ -147,7 +149,7 @@ impl Dispatcher {
         };
         let finished = finished.unwrap_or_else(|| crashed(job, &running.name));
         tracing::info!(%job, state = %finished.status.state, "job ended");
-        self.finished.add(now(), finished);
+        self.finished.add(now(), running.number, finished);
         self.schedule_expiry(cx);
         if self.running.is_empty()
             && let Some(drained) = self.drained.take()
@@ -173,7 +175,8 @@ impl Dispatcher {
 }
 
 impl Endpoint for Dispatcher {
-    fn on_stop(&mut self, cx: &mut Context<Self>) -> Answer<()> {
+    fn on_stop(&mut self, _cx: &mut Context<Self>) -> Answer<()> {
+        self.stopping = true;
         let cause = FailureCause::new(FailureKind::Cluster, "the cluster stops");
         let mut masters = Vec::new();
         for running in self.running.values() {
@@ -192,7 +195,6 @@ impl Endpoint for Dispatcher {
         }
         let (drained, wait) = oneshot::channel();
         self.drained = Some(drained);
-        let _ = cx;
         Answer::future(async move {
             if timeout(STOP_TIMEOUT, wait).await.is_err() {
                 tracing::warn!(

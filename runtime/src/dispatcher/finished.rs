@@ -26,6 +26,8 @@ pub(super) struct FinishedJobs {
 #[derive(Debug)]
 struct Kept {
     until: Instant,
+    /// Position in the order of submission.
+    number: u64,
     status: JobStatus,
     /// `None` if it was dropped to make room.
     result: Option<PublishedResult>,
@@ -40,9 +42,10 @@ impl FinishedJobs {
         }
     }
 
-    pub(super) fn add(&mut self, now: Instant, job: FinishedJob) {
+    pub(super) fn add(&mut self, now: Instant, number: u64, job: FinishedJob) {
         self.jobs.push_back(Kept {
             until: now + self.retention,
+            number,
             status: job.status,
             result: Some(job.result),
         });
@@ -73,8 +76,9 @@ impl FinishedJobs {
         self.find(job).map(|kept| &kept.status)
     }
 
-    pub(super) fn statuses(&self) -> impl Iterator<Item = &JobStatus> {
-        self.jobs.iter().map(|kept| &kept.status)
+    /// Every kept job with its position in the order of submission.
+    pub(super) fn statuses(&self) -> impl Iterator<Item = (u64, &JobStatus)> {
+        self.jobs.iter().map(|kept| (kept.number, &kept.status))
     }
 
     /// A piece of a job's result, and whether it is the last; `None` for an unknown job.
@@ -154,8 +158,12 @@ mod tests {
     fn jobs_are_kept_for_the_retention() {
         let now = thalweg_transport::now();
         let mut jobs = FinishedJobs::new(Duration::from_secs(10));
-        jobs.add(now, job(1, JobState::Finished, b"abc"));
-        jobs.add(now + Duration::from_secs(1), job(2, JobState::Failed, b""));
+        jobs.add(now, 1, job(1, JobState::Finished, b"abc"));
+        jobs.add(
+            now + Duration::from_secs(1),
+            2,
+            job(2, JobState::Failed, b""),
+        );
         assert_eq!(jobs.next_deadline(), Some(now + Duration::from_secs(10)));
         let read = jobs.read(JobId::from_u128(1), 1, 9).unwrap().unwrap();
         assert_eq!(read, (Bytes::from_static(b"bc"), true));
@@ -172,7 +180,7 @@ mod tests {
         let mut jobs = FinishedJobs::new(Duration::from_secs(10));
         jobs.max_result_bytes = 5;
         for id in 1..=3 {
-            jobs.add(now, job(id, JobState::Finished, b"abc"));
+            jobs.add(now, 0, job(id, JobState::Finished, b"abc"));
         }
         let error = jobs.read(JobId::from_u128(2), 0, 9).unwrap().unwrap_err();
         assert!(error.message.contains("to make room"), "{error}");
@@ -185,7 +193,7 @@ mod tests {
         let now = thalweg_transport::now();
         let mut jobs = FinishedJobs::new(Duration::from_secs(10));
         for id in 0..=MAX_FINISHED_JOBS {
-            jobs.add(now, job(id as u128, JobState::Canceled, b""));
+            jobs.add(now, 0, job(id as u128, JobState::Canceled, b""));
         }
         assert_eq!(jobs.statuses().count(), MAX_FINISHED_JOBS);
         assert!(jobs.status(JobId::from_u128(0)).is_none());

@@ -1,5 +1,7 @@
 //! What clients ask of the Dispatcher.
 
+use std::collections::BTreeMap;
+
 use super::endpoint::Dispatcher;
 use crate::{
     gateways::{ClusterStatus, DispatcherGateway, ResultChunk},
@@ -54,7 +56,7 @@ impl DispatcherGateway for Dispatcher {
 
     fn job_result(
         &mut self,
-        _cx: &mut Context<Self>,
+        cx: &mut Context<Self>,
         job: JobId,
         offset: u64,
         max: u32,
@@ -64,6 +66,9 @@ impl DispatcherGateway for Dispatcher {
             let error = HandlerError::new("dispatcher.not_finished", message).retryable();
             return Answer::err(error);
         }
+        // The answer has to fit into a frame, with the fields around the bytes.
+        let frame = cx.service().config().max_frame_size;
+        let max = max.min(frame.saturating_sub(CHUNK_OVERHEAD_BYTES));
         let read = self.finished.read(job, offset, max);
         read.unwrap_or_else(|| Err(unknown(job)))
             .map(|(bytes, end)| ResultChunk { bytes, end })
@@ -72,29 +77,31 @@ impl DispatcherGateway for Dispatcher {
 
     fn cluster_status(&mut self, cx: &mut Context<Self>) -> Answer<ClusterStatus> {
         let overview = self.resource_manager.overview();
-        let mut running: Vec<_> = self.running.values().collect();
-        running.sort_by_key(|running| running.number);
-        let calls: Vec<_> = running.iter().map(|job| job.gateway.status()).collect();
+        let calls: Vec<_> = self
+            .running
+            .values()
+            .map(|job| (job.number, job.gateway.status()))
+            .collect();
         let asked = async move {
             let mut statuses = Vec::new();
-            for call in calls {
+            for (number, call) in calls {
                 // A JobMaster that does not answer has just ended.
-                statuses.extend(call.await.ok());
+                statuses.extend(call.await.ok().map(|status| (number, status)));
             }
             (overview.await, statuses)
         };
         let (reply, answer) = Answer::deferred();
         cx.spawn(asked, move |this, _, (overview, running)| {
-            let mut jobs: Vec<JobStatus> = this.finished.statuses().cloned().collect();
-            let ended: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-            jobs.extend(running.into_iter().filter(|job| !ended.contains(&job.id)));
+            let mut jobs: BTreeMap<u64, JobStatus> = running.into_iter().collect();
+            let finished = this.finished.statuses();
+            jobs.extend(finished.map(|(number, status)| (number, status.clone())));
             let connections = (this.connections)();
             reply.send(
                 overview
                     .map_err(Into::into)
                     .map(|task_managers| ClusterStatus {
                         task_managers,
-                        jobs,
+                        jobs: jobs.into_values().collect(),
                         connections,
                     }),
             );
@@ -112,3 +119,6 @@ fn unknown(job: JobId) -> HandlerError {
         ),
     )
 }
+
+/// More than the encoding of a [`ResultChunk`] adds to its bytes.
+const CHUNK_OVERHEAD_BYTES: u32 = 64;

@@ -9,7 +9,10 @@ use super::{
     node::{CertificateSource, job_manager_endpoint},
 };
 use crate::{
-    backend::BackendRegistry, config::Config, gateways::DispatcherClient, rpc::RpcService,
+    backend::BackendRegistry,
+    config::Config,
+    gateways::DispatcherClient,
+    rpc::{RpcError, RpcService},
 };
 
 /// A node that only asks: submits jobs, looks at them, cancels them.
@@ -72,7 +75,10 @@ async fn dispatcher(rpc: &RpcService, config: &Config) -> Result<DispatcherClien
         .await
         .map_err(|error| StartError::NoJobManager {
             address: config.jobmanager.address.clone(),
-            reason: thalweg_transport::chain(&error),
+            reason: match error {
+                RpcError::Connection { message, .. } => message,
+                error => thalweg_transport::chain(&error),
+            },
         })
 }
 

@@ -1,6 +1,6 @@
 //! Why a part of a cluster does not start.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use thalweg_certs::CertError;
 use thalweg_transport::{InvalidResourceId, NodeError, chain};
@@ -24,6 +24,12 @@ pub enum StartError {
          (`certs issue` makes one)"
     )]
     NoCertificate,
+    /// There is a revocation list, and this version would not obey it.
+    #[error("{} is there, but this version does not have revocation lists", .path.display())]
+    RevocationList {
+        /// The list.
+        path: PathBuf,
+    },
     /// The certificate files are not usable.
     #[error("cannot use the node's certificate: {}", chain(.0))]
     Certificate(#[source] CertError),
@@ -85,6 +91,7 @@ impl StartError {
         match self {
             Self::Config(error) => error.is_usage(),
             Self::NoCertificate
+            | Self::RevocationList { .. }
             | Self::Certificate(_)
             | Self::Identity { .. }
             | Self::Id(_)

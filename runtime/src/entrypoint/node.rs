@@ -228,6 +228,9 @@ fn security(
         CertificateSource::InMemory(credentials) => *credentials,
         CertificateSource::Configured => {
             let files = config.tls.files().ok_or(StartError::NoCertificate)?;
+            if let Some(path) = files.crl.filter(|path| path.exists()) {
+                return Err(StartError::RevocationList { path });
+            }
             let mut paths = CredentialFiles::in_dir("");
             (paths.certificate, paths.key, paths.ca) = (files.cert, files.key, files.ca);
             NodeCredentials::from_files(&paths).map_err(StartError::Certificate)?

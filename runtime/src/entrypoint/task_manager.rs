@@ -23,6 +23,7 @@ use crate::{
     config::{Config, TlsMode},
     gateways::{TaskExecutorClient, TaskManagerReport},
     job::{FailureCause, FailureKind},
+    job_manager::RESOURCE_MANAGER,
     rpc::{EndpointHandle, RpcAddress, RpcService},
     shuffle::ShuffleEnvironment,
     slots::SlotReport,
@@ -314,9 +315,6 @@ fn split(drain: Duration) -> (Duration, Duration) {
     let rest = (drain / 10).min(CLOSE);
     (drain.saturating_sub(rest * 3), rest)
 }
-
-/// The ResourceManager's endpoint.
-const RESOURCE_MANAGER: &str = "resourcemanager";
 
 /// Without tasks there is nothing to wait for but the last words to peers.
 const CLOSE: Duration = Duration::from_secs(1);

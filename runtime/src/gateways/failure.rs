@@ -8,7 +8,7 @@ use crate::{
 /// An endpoint that answers with a failure cause: [`FailureCause::from_rpc`] reads it back with the same kind.
 impl From<FailureCause> for HandlerError {
     fn from(cause: FailureCause) -> Self {
-        Self::new(format!("{PREFIX}{}", word(cause.kind)), cause.message)
+        Self::new(format!("{PREFIX}{}", cause.kind.as_str()), cause.message)
     }
 }
 
@@ -30,39 +30,19 @@ impl FailureCause {
     }
 }
 
-fn word(kind: FailureKind) -> &'static str {
-    WORDS
-        .iter()
-        .find(|(candidate, _)| *candidate == kind)
-        .map_or("internal", |(_, word)| word)
-}
-
 fn kind(word: &str) -> FailureKind {
     if word.starts_with("slot.") {
         return FailureKind::Resources;
     }
     let word = word.strip_prefix(PREFIX);
-    WORDS
-        .iter()
-        .find(|(_, candidate)| Some(*candidate) == word)
-        .map_or(FailureKind::Internal, |(kind, _)| *kind)
+    FailureKind::ALL
+        .into_iter()
+        .find(|kind| Some(kind.as_str()) == word)
+        .unwrap_or(FailureKind::Internal)
 }
 
 /// Begins the kind of a [`HandlerError`] that carries a failure cause.
 const PREFIX: &str = "failure.";
-
-const WORDS: [(FailureKind, &str); 10] = [
-    (FailureKind::User, "user"),
-    (FailureKind::TaskManagerLost, "task_manager_lost"),
-    (FailureKind::Partition, "partition"),
-    (FailureKind::Transport, "transport"),
-    (FailureKind::Resources, "resources"),
-    (FailureKind::InvalidJob, "invalid_job"),
-    (FailureKind::Limit, "limit"),
-    (FailureKind::Cluster, "cluster"),
-    (FailureKind::Cancellation, "cancellation"),
-    (FailureKind::Internal, "internal"),
-];
 
 #[cfg(test)]
 mod tests {
@@ -70,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_cause_survives_the_way_through_a_call() {
-        for (kind, _) in WORDS {
+        for kind in FailureKind::ALL {
             let cause = FailureCause::new(kind, "because");
             let error = RpcError::Handler(cause.clone().into());
             assert_eq!(FailureCause::from_rpc(&error), cause);

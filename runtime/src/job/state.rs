@@ -184,6 +184,50 @@ pub enum FailureKind {
     Internal,
 }
 
+impl FailureKind {
+    /// All kinds.
+    pub const ALL: [Self; 11] = [
+        Self::User,
+        Self::UserPermanent,
+        Self::TaskManagerLost,
+        Self::Partition,
+        Self::Transport,
+        Self::Resources,
+        Self::InvalidJob,
+        Self::Limit,
+        Self::Cluster,
+        Self::Cancellation,
+        Self::Internal,
+    ];
+
+    /// The word for it in the errors of calls.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::UserPermanent => "user_permanent",
+            Self::TaskManagerLost => "task_manager_lost",
+            Self::Partition => "partition",
+            Self::Transport => "transport",
+            Self::Resources => "resources",
+            Self::InvalidJob => "invalid_job",
+            Self::Limit => "limit",
+            Self::Cluster => "cluster",
+            Self::Cancellation => "cancellation",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// Whether another attempt would end the same way, so that the job fails without a restart.
+    #[must_use]
+    pub fn is_permanent(self) -> bool {
+        matches!(
+            self,
+            Self::UserPermanent | Self::InvalidJob | Self::Limit | Self::Cluster
+        )
+    }
+}
+
 /// Counters of one task attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TaskMetrics {

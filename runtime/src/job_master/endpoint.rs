@@ -174,14 +174,18 @@ impl JobMaster {
             return;
         };
         let call = gateway.submit_task(self.token, deployment);
-        cx.spawn(call, move |this, cx, result| {
-            let event = match result {
-                Ok(()) => GraphEvent::Submitted(execution),
-                Err(error) => {
-                    GraphEvent::SubmissionFailed(execution, FailureCause::from_rpc(&error))
+        let id = id.clone();
+        cx.spawn(call, move |this, cx, result| match result {
+            Ok(()) => this.on_event(cx, GraphEvent::Submitted(execution)),
+            Err(error) => {
+                let gateway = this.task_managers.gateway(&id);
+                if gateway.is_some_and(|gateway| gateway.closed().is_some()) {
+                    // The loss is the cause, not the call that noticed it first.
+                    this.on_lost(cx, &id, &error.to_string());
                 }
-            };
-            this.on_event(cx, event);
+                let cause = FailureCause::from_rpc(&error);
+                this.on_event(cx, GraphEvent::SubmissionFailed(execution, cause));
+            }
         });
     }
 

@@ -151,7 +151,7 @@ impl JobMasterGateway for JobMaster {
         self.task_managers
             .set_connections(&task_manager, connections);
         for (execution, metrics) in metrics {
-            self.graph.on_metrics(execution, metrics);
+            self.graph.on_metrics(&task_manager, execution, metrics);
         }
     }
 

@@ -30,9 +30,9 @@ impl RestartPolicy {
     /// Decides about a failure of this kind: the pause before the next attempt, which is counted, or `None` if the job
     /// fails.
     ///
-    /// What [`is_final`] is never granted a restart.
+    /// What is [permanent](FailureKind::is_permanent) is never granted a restart.
     pub(crate) fn on_failure(&mut self, kind: FailureKind) -> Option<Duration> {
-        if is_final(kind) {
+        if kind.is_permanent() {
             return None;
         }
         let (attempts, delay) = match self.strategy {
@@ -53,15 +53,6 @@ impl RestartPolicy {
         self.restarts += 1;
         Some(delay)
     }
-}
-
-/// Whether the next attempt would end the same way: a wrong job, an exceeded limit, a cluster that stops.
-#[must_use]
-pub(crate) fn is_final(kind: FailureKind) -> bool {
-    matches!(
-        kind,
-        FailureKind::InvalidJob | FailureKind::Limit | FailureKind::Cluster
-    )
 }
 
 #[cfg(test)]
@@ -127,6 +118,7 @@ mod tests {
             delay: Duration::ZERO,
         });
         for kind in [
+            FailureKind::UserPermanent,
             FailureKind::InvalidJob,
             FailureKind::Limit,
             FailureKind::Cluster,

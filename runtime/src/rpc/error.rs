@@ -188,7 +188,7 @@ impl RpcError {
     pub(super) fn connection(address: impl ToString, error: &TransportError) -> Self {
         Self::Connection {
             address: address.to_string(),
-            message: error.to_string(),
+            message: error.message().to_owned(),
             retryable: error.is_retryable(),
         }
     }

@@ -115,7 +115,7 @@ mod termination;
 mod wire;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use address::{InvalidAddress, RpcAddress};
 pub use answer::{Answer, Reply};

@@ -16,12 +16,30 @@ use super::TaskError;
 pub(crate) struct Cancellation {
     flag: Arc<AtomicBool>,
     token: CancellationToken,
+    interrupt: CancellationToken,
 }
 
 impl Cancellation {
     pub(crate) fn cancel(&self) {
         self.flag.store(true, Ordering::Release);
         self.token.cancel();
+    }
+
+    /// The order was not obeyed: what the task waits for, whatever it is, is waited for no longer.
+    pub(crate) fn interrupt(&self) {
+        self.cancel();
+        self.interrupt.cancel();
+    }
+
+    /// Runs user code until it is interrupted, which drops it where it waits. Code that never waits goes on.
+    pub(crate) async fn run_code(
+        &self,
+        code: impl Future<Output = Result<(), TaskError>>,
+    ) -> Result<(), TaskError> {
+        self.interrupt
+            .run_until_cancelled(code)
+            .await
+            .unwrap_or_else(|| Err(TaskError::cancelled()))
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -9,8 +9,11 @@ use super::{TaskContext, TaskError};
 /// User code: one subtask of one vertex.
 ///
 /// It runs on a thread of its own, with a tokio runtime of its own, so that it may block and compute as it likes: no
-/// connection's keep-alive waits for it. It ends when its inputs have ended, or early with an error. A cancelled task
-/// sees [`TaskError::cancelled`] from its next read or write.
+/// connection's keep-alive waits for it. It ends when its inputs have ended, or early with an error.
+///
+/// A cancelled task sees [`TaskError::cancelled`] from its next read or write. If it has not stopped after
+/// `task.cancellation_interval`, because it waits for something else, its `run` is dropped where it waits. Code that
+/// does not wait either, and goes on for `task.cancellation_timeout`, is a fatal error of its TaskManager.
 pub trait Task: Send + Sized + 'static {
     /// Makes the task from the configuration bytes of its vertex.
     ///

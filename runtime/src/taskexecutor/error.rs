@@ -33,21 +33,18 @@ pub(super) fn slot(error: &SlotError) -> HandlerError {
 
 /// No connection to the JobMaster that asks, or to another session of it.
 pub(super) fn wrong_job_master(message: String) -> HandlerError {
-    HandlerError::new("failure.cluster", message)
+    FailureCause::new(FailureKind::Cluster, message).into()
 }
 
 /// The job cannot run here, whoever tries.
 pub(super) fn invalid_job(message: String) -> HandlerError {
-    HandlerError::new("failure.invalid_job", message)
+    FailureCause::new(FailureKind::InvalidJob, message).into()
 }
 
 /// The node cannot start a task.
 pub(super) fn no_thread(error: &std::io::Error) -> HandlerError {
-    HandlerError::new(
-        "failure.resources",
-        format!("no thread for the task: {error}"),
-    )
-    .retryable()
+    let text = format!("no thread for the task: {error}");
+    HandlerError::from(FailureCause::new(FailureKind::Resources, text)).retryable()
 }
 
 /// What a JobMaster that cannot be reached means for a task.

@@ -10,7 +10,7 @@ use tokio_util::sync::DropGuard;
 
 use super::{
     executor::TaskExecutor,
-    watch::{attempt_error, spawn_scoped, watch},
+    scope::{attempt_error, spawn_scoped},
 };
 use crate::{
     gateways::{
@@ -191,10 +191,9 @@ impl TaskExecutor {
         let number = self.links;
         let mut monitor = HeartbeatMonitor::new(self.config.heartbeat);
         let _ = monitor.monitor(now(), accepted.job_master.clone());
-        let watched = client.clone();
-        let guard = watch(
+        let guard = spawn_scoped(
             cx,
-            move || watched.closed(),
+            client.wait_closed(),
             move |this: &mut Self, cx, error| {
                 let text = format!("the connection to the JobMaster ended: {error}");
                 this.lose_job_master(cx, job, number, &text);

@@ -12,10 +12,10 @@ mod lifecycle;
 mod offers;
 mod reporter;
 mod resource_manager;
+mod scope;
 mod status;
 mod submission;
 mod task;
-mod watch;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -8,7 +8,7 @@ use tokio_util::sync::DropGuard;
 use super::{
     config::TaskExecutorConfig,
     executor::TaskExecutor,
-    watch::{attempt_error, spawn_scoped, watch},
+    scope::{attempt_error, spawn_scoped},
 };
 use crate::{
     gateways::{RegistrationResponse, ResourceManagerAccepted, ResourceManagerClient},
@@ -147,11 +147,9 @@ impl TaskExecutor {
             .monitor
             .monitor(now(), accepted.resource_manager.clone());
         link.accepted = Some(accepted);
-        let guard = watch(
-            cx,
-            move || client.closed(),
-            |this, cx, error| this.lose_resource_manager(cx, &error.to_string()),
-        );
+        let guard = spawn_scoped(cx, client.wait_closed(), |this: &mut Self, cx, error| {
+            this.lose_resource_manager(cx, &error.to_string())
+        });
         self.resource_manager.scope = Some(guard);
         self.status.set_registered(true);
         self.arm(cx);

@@ -112,7 +112,8 @@ impl TaskExecutor {
         }
     }
 
-    /// Sees to it that a task that was told to stop does.
+    /// Sees to it that a task that was told to stop does: after the interval it is interrupted where it waits; code that
+    /// never waits can't be stopped, and makes the whole TaskManager stop in the end.
     fn watch_stop(&mut self, cx: &mut Context<Self>, execution: ExecutionId, since: Instant) {
         let left = self
             .config
@@ -136,8 +137,8 @@ impl TaskExecutor {
                 this.fatal(FailureKind::Cancellation, text);
                 return;
             }
-            tracing::warn!(%execution, vertex = task.info().vertex_name(), ?elapsed, "task has not stopped yet, telling it again");
-            task.tell_again();
+            tracing::warn!(%execution, vertex = task.info().vertex_name(), ?elapsed, "task has not stopped, it is interrupted where it waits");
+            task.interrupt();
             this.watch_stop(cx, execution, since);
         });
     }

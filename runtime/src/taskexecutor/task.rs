@@ -124,9 +124,9 @@ impl RunningTask {
         news
     }
 
-    /// Tells a task that was told to stop once more.
-    pub(super) fn tell_again(&self) {
-        self.0.cancellation.cancel();
+    /// Ends the wait of a task that was told to stop and did not.
+    pub(super) fn interrupt(&self) {
+        self.0.cancellation.interrupt();
     }
 
     /// Makes it fail; whether it has to be told to stop.
@@ -243,7 +243,8 @@ async fn run(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> {
     );
     let mut result = task.enter(TaskState::Running).await;
     if result.is_ok() {
-        result = contained(code.run(&mut context)).await;
+        let code = contained(code.run(&mut context));
+        result = cancellation.run_code(code).await;
     }
     if result.is_ok() {
         result = context.result().finish().await;

@@ -40,10 +40,7 @@ impl RemoteChannel {
     /// Runs until the subpartition has ended, failed, or the gate is cancelled.
     pub(super) async fn run(self) {
         let cancel = self.core.cancel.clone();
-        if cancel.run_until_cancelled(self.receive()).await.is_none() {
-            self.connections
-                .close_open_channel_connections(&self.connection);
-        }
+        cancel.run_until_cancelled(self.receive()).await;
         self.core
             .detach_control(self.index, Close::Reset(ErrorCode::CANCELLED));
     }
@@ -68,10 +65,16 @@ impl RemoteChannel {
     }
 
     async fn request_and_receive(&self) -> Result<(), ExchangeError> {
+        let mut dial = CloseOnDrop {
+            channel: self,
+            pending: true,
+        };
         let client = self
             .connections
             .create_partition_request_client(self.connection.clone())
-            .await?;
+            .await;
+        dial.pending = false;
+        let client = client?;
         let request = PartitionRequest {
             partition: self.request.partition,
             subpartition: self.request.subpartition,
@@ -107,6 +110,23 @@ impl RemoteChannel {
         };
         self.core.detach_control(self.index, close);
         result
+    }
+}
+
+/// Gives the connection up if its channel is cancelled before it got its client. Later the connection is kept for the
+/// next channel, however this one ends.
+struct CloseOnDrop<'a> {
+    channel: &'a RemoteChannel,
+    pending: bool,
+}
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.pending {
+            self.channel
+                .connections
+                .close_open_channel_connections(&self.channel.connection);
+        }
     }
 }
 

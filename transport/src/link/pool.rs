@@ -60,10 +60,30 @@ impl Pool {
         self: Arc<Self>,
         connection: ConnectionId,
     ) -> Result<Lease, TransportError> {
+        match self.acquire_from(Scope::Address, &connection).await {
+            Err(error) if error.code() != ErrorCode::IDENTITY_MISMATCH => Err(error),
+            Ok(lease)
+                if connection
+                    .peer
+                    .as_ref()
+                    .is_none_or(|peer| *peer == lease.peer().id) =>
+            {
+                Ok(lease)
+            }
+            // A shared connection led, or was to lead, to a node that is not meant here.
+            _ => self.acquire_from(Scope::Exact, &connection).await,
+        }
+    }
+
+    async fn acquire_from(
+        self: &Arc<Self>,
+        scope: Scope,
+        connection: &ConnectionId,
+    ) -> Result<Lease, TransportError> {
         let (sender, answer) = oneshot::channel();
         let waiting = Waiting {
-            waiter: self.enter(&connection, sender),
-            pool: Arc::clone(&self),
+            waiter: self.enter(scope, connection, sender),
+            pool: Arc::clone(self),
         };
         let outcome = answer.await;
         drop(waiting);
@@ -85,7 +105,8 @@ impl Pool {
         }
     }
 
-    pub(crate) fn close_unused(self: &Arc<Self>, connection: ConnectionId) {
+    pub(crate) fn close_unused(self: &Arc<Self>, connection: &ConnectionId) {
+        let connection = self.lock().registry.shared(connection).clone();
         self.event(Event::CloseUnused { connection });
     }
 
@@ -119,8 +140,13 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(self: &Arc<Self>, connection: &ConnectionId, answer: AnswerSender) -> WaiterId {
-        let cached = self.lock().cached(connection);
+    fn enter(
+        self: &Arc<Self>,
+        scope: Scope,
+        connection: &ConnectionId,
+        answer: AnswerSender,
+    ) -> WaiterId {
+        let cached = self.lock().cached(scope, connection);
         let ended = cached.filter(|(_, live)| live.close_reason().is_some());
         let mut effects = vec![];
         let mut state = self.lock();
@@ -130,10 +156,8 @@ impl Pool {
         if let Some((link, _)) = ended {
             effects.extend(state.on_event(Event::Died { link }));
         }
-        effects.extend(state.on_event(Event::Acquire {
-            waiter,
-            connection: connection.clone(),
-        }));
+        let connection = state.key(scope, connection).clone();
+        effects.extend(state.on_event(Event::Acquire { waiter, connection }));
         drop(state);
         self.run(effects);
         waiter
@@ -196,6 +220,15 @@ impl fmt::Debug for Pool {
     }
 }
 
+/// Which connections an acquire may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Its own, or one of the same address; see [`Registry::shared`].
+    Address,
+    /// Its own alone.
+    Exact,
+}
+
 type PoolEvent = Event<TransportError>;
 type AnswerSender = oneshot::Sender<Result<Claim, Refused<TransportError>>>;
 
@@ -210,9 +243,20 @@ struct State {
 }
 
 impl State {
-    fn cached(&self, connection: &ConnectionId) -> Option<(LinkId, Arc<dyn LiveConnection>)> {
-        let link = self.registry.cached(connection)?;
+    fn cached(
+        &self,
+        scope: Scope,
+        connection: &ConnectionId,
+    ) -> Option<(LinkId, Arc<dyn LiveConnection>)> {
+        let link = self.registry.cached(self.key(scope, connection))?;
         Some((link, Arc::clone(self.live.get(&link)?)))
+    }
+
+    fn key<'a>(&'a self, scope: Scope, connection: &'a ConnectionId) -> &'a ConnectionId {
+        match scope {
+            Scope::Address => self.registry.shared(connection),
+            Scope::Exact => connection,
+        }
     }
 
     /// Feeds the registry and collects what is to be done without the lock.

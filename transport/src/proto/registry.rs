@@ -16,7 +16,7 @@
 //!      └──────────────────────────────────────────  Open
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 pub use event::{Action, CloseCause, Event, LinkId, Refused, RegistryMisuse, WaiterId};
 
@@ -32,7 +32,7 @@ pub struct Registry {
     shut_down: bool,
     next_link: u64,
     /// Dialling or open; at most one link per ConnectionId.
-    current: HashMap<ConnectionId, LinkId>,
+    current: BTreeMap<ConnectionId, LinkId>,
     links: BTreeMap<LinkId, Link>,
     waiters: BTreeMap<WaiterId, LinkId>,
 }
@@ -45,7 +45,7 @@ impl Registry {
             reuse,
             shut_down: false,
             next_link: 0,
-            current: HashMap::new(),
+            current: BTreeMap::new(),
             links: BTreeMap::new(),
             waiters: BTreeMap::new(),
         }
@@ -56,6 +56,24 @@ impl Registry {
     pub fn cached(&self, connection: &ConnectionId) -> Option<LinkId> {
         let link = *self.current.get(connection)?;
         matches!(self.links.get(&link), Some(Link::Open { .. })).then_some(link)
+    }
+
+    /// Under which ConnectionId this one may find its connection: its own, or, if that has none, one of the same address
+    /// of which only one of the two names the peer.
+    ///
+    /// Whoever gets a connection under another id than its own has to look who is there: the id without a peer may have
+    /// led to a node that the other one does not mean.
+    #[must_use]
+    pub fn shared<'a>(&'a self, connection: &'a ConnectionId) -> &'a ConnectionId {
+        let shares = |other: &&ConnectionId| {
+            other.address == connection.address
+                && other.index == connection.index
+                && other.peer.is_none() != connection.peer.is_none()
+        };
+        if self.current.contains_key(connection) {
+            return connection;
+        }
+        self.current.keys().find(shares).unwrap_or(connection)
     }
 
     /// Connections that are open or dialled.

@@ -49,7 +49,7 @@ pub(crate) struct RunArgs {
     pub(crate) slots: Option<u32>,
 
     /// One RPC service for all components, or one node with port and certificate for each
-    #[arg(long, global = true, value_enum, default_value = "dedicated")]
+    #[arg(long, global = true, value_enum, default_value = "shared")]
     pub(crate) rpc: RpcSharingArg,
 
     #[command(flatten)]

@@ -87,7 +87,7 @@ fn defaults_are_the_documented_ones() {
     let args = run("cluster shuffle");
     assert_eq!(
         (args.taskmanagers, args.slots, args.rpc),
-        (2, None, RpcSharingArg::Dedicated)
+        (2, None, RpcSharingArg::Shared)
     );
     let Some(JobArgs::Shuffle(args)) = args.job else {
         panic!("no shuffle");

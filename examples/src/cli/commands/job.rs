@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thalweg_runtime::{
-    config::Config,
+    config::{Config, TlsMode},
     ids::JobId,
     job::{JobState, JobStatus},
 };
@@ -34,6 +34,11 @@ pub(super) async fn run(args: RunArgs, quiet: bool) -> Result<(), Failure> {
     };
     if let Some(misfit) = job.misfit(parallelism, args.taskmanagers, slots) {
         return Err(Failure::usage(misfit));
+    }
+    if config.tls.mode == TlsMode::Off {
+        console::warn(
+            "TLS is off: anybody who reaches the ports of the nodes can read and change their data",
+        );
     }
     let signals = Signals::listen(Some(STOP_LIMIT))?;
     let mut stop = signals.stop();
@@ -131,15 +136,14 @@ impl Session<'_> {
     async fn attend<C: JobClient>(&mut self, client: &C, parallelism: u32) -> Result<(), Failure> {
         let id = execute::submit(client, self.job, parallelism).await?;
         tracing::info!(job = %id.to_hex(), parallelism, "submitted {}", self.job.name());
-        let end = execute::watch(client, id, &mut self.progress, &mut self.stop).await?;
+        let end = execute::watch(client, id, &mut self.progress, &mut self.stop).await;
         let mut report = self.report(client, parallelism, &end.status).await;
         let result = match self.failure(id, &end) {
             Some(failure) => Err(failure),
             None => self.deliver(client, parallelism, &end.status).await,
         };
         if let (Err(failure), None) = (&result, &report.error)
-            && end.interrupted.is_none()
-            && end.status.state == JobState::Finished
+            && (end.problem.is_some() || end.status.state == JobState::Finished)
         {
             report.error = Some(failure.to_string());
         }
@@ -167,6 +171,9 @@ impl Session<'_> {
     /// What is wrong with the way in which a job ended.
     fn failure(&self, id: JobId, end: &End) -> Option<Failure> {
         let (name, id) = (self.job.name(), id.to_hex());
+        if let Some(problem) = &end.problem {
+            return Some(problem.clone());
+        }
         if let Some(signal) = end.interrupted {
             let text = format!(
                 "{}: job {name} {id} is {}",

@@ -64,13 +64,15 @@ pub(super) struct Fake {
     pub(super) shared: Arc<Shared>,
     pub(super) id: ResourceId,
     pub(super) session: SessionId,
+    service: RpcService,
+    resource_manager: ResourceManagerClient,
 }
 
 impl Fake {
     pub(super) async fn start(
-        cluster: &Cluster,
-        name: &str,
-        endpoint: &str,
+        service: &RpcService,
+        resource_manager: ResourceManagerClient,
+        (name, endpoint): (&str, &str),
         slots: usize,
         script: Script,
     ) -> Self {
@@ -81,13 +83,12 @@ impl Fake {
             instance: None,
             slots: vec![None; slots],
             tasks: BTreeMap::new(),
-            resource_manager: cluster.manager.resource_manager(),
+            resource_manager: resource_manager.clone(),
             script,
             shared: Arc::clone(&shared),
         };
         let session = fake.session;
-        let handle = cluster
-            .service
+        let handle = service
             .endpoint(endpoint, fake)
             .serve::<TaskExecutorClient>()
             .spawn()
@@ -98,8 +99,10 @@ impl Fake {
             shared,
             id: id(name),
             session,
+            service: service.clone(),
+            resource_manager,
         };
-        let instance = accepted(fake.register(cluster).await);
+        let instance = accepted(fake.register().await);
         fake.handle
             .main_thread()
             .run_async(move |fake, _| fake.instance = Some(instance))
@@ -107,10 +110,7 @@ impl Fake {
         fake
     }
 
-    pub(super) async fn register(
-        &self,
-        cluster: &Cluster,
-    ) -> RegistrationResponse<ResourceManagerAccepted> {
+    pub(super) async fn register(&self) -> RegistrationResponse<ResourceManagerAccepted> {
         let report = self
             .handle
             .main_thread()
@@ -124,7 +124,7 @@ impl Fake {
             data_address: format!("{}:1", self.handle.name()),
             report,
         };
-        let manager = cluster.manager.resource_manager();
+        let manager = &self.resource_manager;
         manager.register_task_executor(registration).await.unwrap()
     }
 
@@ -134,11 +134,9 @@ impl Fake {
     }
 
     /// A gateway of the latest JobMaster that a slot was given to.
-    pub(super) async fn job_master(&self, cluster: &Cluster) -> JobMasterClient {
+    pub(super) async fn job_master(&self) -> JobMasterClient {
         let address = self.shared.job_master.lock().unwrap().clone().unwrap();
-        let connect = cluster
-            .service
-            .connect(&address.address, Some(address.token));
+        let connect = self.service.connect(&address.address, Some(address.token));
         connect.await.unwrap()
     }
 }

@@ -2,6 +2,7 @@
 
 mod fake;
 mod jobs;
+mod network;
 mod registration;
 
 use std::{sync::Arc, time::Duration};
@@ -25,14 +26,23 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        let service = RpcService::builder(id("jm")).build().unwrap();
+        Self::on(RpcService::builder(id("jm")).build().unwrap())
+    }
+
+    fn on(service: RpcService) -> Self {
         let config = JobManagerConfig::default().with_task_types(["source", "sink"]);
         let manager = JobManager::start(&service, config, Arc::new(Vec::new)).unwrap();
         Self { service, manager }
     }
 
     async fn task_manager(&self, name: &str, slots: usize, script: Script) -> Fake {
-        Fake::start(self, name, name, slots, script).await
+        self.replacement(name, name, slots, script).await
+    }
+
+    /// A TaskManager of this id whose endpoint has another name.
+    async fn replacement(&self, name: &str, endpoint: &str, slots: usize, script: Script) -> Fake {
+        let manager = self.manager.resource_manager();
+        Fake::start(&self.service, manager, (name, endpoint), slots, script).await
     }
 
     async fn submit(&self, graph: JobGraph) -> JobId {

@@ -5,7 +5,7 @@ use super::*;
 async fn running_job(cluster: &Cluster, fake: &Fake) -> (JobId, JobMasterClient) {
     let job = cluster.submit(graph(1)).await;
     cluster.running(job).await;
-    (job, fake.job_master(cluster).await)
+    (job, fake.job_master().await)
 }
 
 fn registration(fake: &Fake, job: JobId, session: SessionId) -> TaskManagerRegistration {
@@ -24,8 +24,8 @@ async fn the_same_session_keeps_its_registration() {
     let fake = cluster
         .task_manager("tm-1", 1, always(Behaviour::Run))
         .await;
-    let again = accepted(fake.register(&cluster).await);
-    assert_eq!(accepted(fake.register(&cluster).await), again);
+    let again = accepted(fake.register().await);
+    assert_eq!(accepted(fake.register().await), again);
     assert_eq!(fake.shared.saw("disconnected"), 0);
     assert_eq!(cluster.free_slots().await, 1);
 }
@@ -36,10 +36,10 @@ async fn a_new_session_replaces_the_old_one_which_is_told() {
     let old = cluster
         .task_manager("tm-1", 3, always(Behaviour::Run))
         .await;
-    let before = accepted(old.register(&cluster).await);
+    let before = accepted(old.register().await);
     let script = always(Behaviour::Run);
-    let new = Fake::start(&cluster, "tm-1", "tm-1b", 2, script).await;
-    assert_ne!(accepted(new.register(&cluster).await), before);
+    let new = cluster.replacement("tm-1", "tm-1b", 2, script).await;
+    assert_ne!(accepted(new.register().await), before);
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(
         old.shared.saw("disconnected: Replaced { by: \"tm-1b:1\" }"),
@@ -90,7 +90,7 @@ async fn a_goodbye_ends_a_registration() {
     let fake = cluster
         .task_manager("tm-1", 1, always(Behaviour::Run))
         .await;
-    let instance = accepted(fake.register(&cluster).await);
+    let instance = accepted(fake.register().await);
     let manager = cluster.manager.resource_manager();
     let goodbye = |instance| manager.disconnect_task_executor(instance, "stop".to_owned());
     goodbye(InstanceId::random()).unwrap();

@@ -7,6 +7,7 @@
 mod event;
 mod execution;
 mod reconcile;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +17,10 @@ use thalweg_transport::ResourceId;
 
 pub(crate) use self::event::{GraphAction, GraphEvent, SlotOwners};
 use self::execution::{Execution, rank};
-use super::restart::{RestartPolicy, is_final};
+use super::restart::RestartPolicy;
 use crate::{
     ids::{ExecutionId, JobId, VertexId},
-    job::{
-        FailureCause, FailureKind, JobGraph, JobState, RestartStrategy, TaskMetrics, TaskState,
-        TaskStatus,
-    },
+    job::{FailureCause, FailureKind, JobGraph, JobState, RestartStrategy, TaskMetrics, TaskState},
 };
 
 /// The machine: [`on_event`](Self::on_event) takes what happened and says what is to be done.
@@ -101,25 +99,10 @@ impl ExecutionGraph {
         self.executions[self.find(execution)?].task_manager.as_ref()
     }
 
-    /// Every task, vertex by vertex.
-    #[must_use]
-    pub(crate) fn tasks(&self) -> Vec<TaskStatus> {
-        self.executions
-            .iter()
-            .map(|task| TaskStatus {
-                execution: self.id(task),
-                name: self.graph.vertices[task.vertex as usize].name.clone(),
-                state: task.state,
-                task_manager: task.task_manager.clone(),
-                metrics: task.metrics,
-            })
-            .collect()
-    }
-
-    /// Takes the counters of a running task; those of any other are ignored.
-    pub(crate) fn on_metrics(&mut self, execution: ExecutionId, metrics: TaskMetrics) {
-        if let Some(index) = self.find(execution)
-            && self.executions[index].is_deployed()
+    /// Takes the counters of a task that runs at this TaskManager; those of any other are ignored.
+    pub(crate) fn on_metrics(&mut self, at: &ResourceId, task: ExecutionId, metrics: TaskMetrics) {
+        if let Some(index) = self.find(task)
+            && self.executions[index].is_deployed_at(at)
         {
             self.executions[index].metrics = metrics;
         }
@@ -303,7 +286,7 @@ impl ExecutionGraph {
                 self.settle(now, actions);
             }
             JobState::Failing => {
-                self.may_restart &= !is_final(cause.kind);
+                self.may_restart &= !cause.kind.is_permanent();
             }
             JobState::Canceling | JobState::Finished | JobState::Failed | JobState::Canceled => {}
         }
@@ -360,24 +343,6 @@ impl ExecutionGraph {
             _ => return,
         };
         actions.push(GraphAction::End(self.state));
-    }
-
-    fn task_failure(&self, index: usize, cause: &FailureCause) -> FailureCause {
-        let task = &self.executions[index];
-        let vertex = &self.graph.vertices[task.vertex as usize];
-        let place = task
-            .task_manager
-            .as_ref()
-            .map_or_else(String::new, |id| format!(" at {id}"));
-        FailureCause::new(
-            cause.kind,
-            format!(
-                "task {} ({}/{}){place} failed: {cause}",
-                vertex.name,
-                task.subtask + 1,
-                vertex.parallelism
-            ),
-        )
     }
 
     fn id(&self, task: &Execution) -> ExecutionId {

@@ -8,20 +8,26 @@
 //!  ╰──────────────────────────────────────────╯
 //! ```
 
+mod assign;
 mod placement;
+mod slot;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
 use thalweg_transport::ResourceId;
 
-use self::placement::{Candidate, Choice, place};
+pub(super) use self::slot::{ReportedSlot, SlotAction};
+use self::{
+    assign::is_avoided,
+    slot::{Owner, Slot},
+};
 use crate::{
-    gateways::{JobMasterAddress, SlotAssignment, SlotsRequest},
+    gateways::{JobMasterAddress, SlotsRequest},
     ids::{AllocationId, InstanceId, JobId},
     job::Placement,
 };
@@ -45,21 +51,12 @@ struct TaskManager {
     slots: BTreeMap<u32, Slot>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
-    Free,
-    Pending(Owner),
-    Allocated(Owner),
-    /// The TaskManager refused to give it: nobody gets it before a report says what it is.
-    Suspect,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner {
-    job: JobId,
-    allocation: AllocationId,
-    /// Unknown if only a report told of the allocation.
-    group: Option<u32>,
+/// One slot that a request wants.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    group: u32,
+    /// Its place in the request: allocation ids are random, and slots are given in the order of the request.
+    position: usize,
 }
 
 /// A job's request until all of it is confirmed.
@@ -70,40 +67,10 @@ struct JobRequest {
     placement: Placement,
     /// Lost TaskManagers with the time of their loss.
     avoid: Vec<(ResourceId, Instant)>,
-    /// Not assigned yet, with their groups.
-    open: BTreeMap<AllocationId, u32>,
+    /// Not assigned yet.
+    open: BTreeMap<AllocationId, Need>,
     /// Assigned, not confirmed.
-    pending: BTreeMap<AllocationId, u32>,
-}
-
-/// What a report says of one slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ReportedSlot {
-    /// Its index.
-    pub(crate) slot: u32,
-    /// Who has it, if it is not free.
-    pub(crate) owner: Option<(JobId, AllocationId)>,
-}
-
-/// Something to tell a TaskExecutor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SlotAction {
-    /// Ask it to give a slot to a job; answer with [`SlotManager::on_confirmed`] or [`SlotManager::on_refused`].
-    Assign {
-        /// Its node.
-        task_manager: ResourceId,
-        /// Its registration.
-        instance: InstanceId,
-        /// The slot and the job.
-        assignment: SlotAssignment,
-    },
-    /// Take back what a job no longer needs.
-    Free {
-        /// Its node.
-        task_manager: ResourceId,
-        /// The allocation.
-        allocation: AllocationId,
-    },
+    pending: BTreeMap<AllocationId, Need>,
 }
 
 impl SlotManager {
@@ -222,10 +189,14 @@ impl SlotManager {
                 (lost.id, now.checked_sub(ago).unwrap_or(now))
             })
             .collect();
-        let mut open: BTreeMap<AllocationId, u32> = request
+        let mut open: BTreeMap<AllocationId, Need> = request
             .slots
             .iter()
-            .map(|slot| (slot.allocation, slot.group))
+            .enumerate()
+            .map(|(position, slot)| {
+                let group = slot.group;
+                (slot.allocation, Need { group, position })
+            })
             .collect();
         let mut pending = BTreeMap::new();
         let mut actions = Vec::new();
@@ -238,10 +209,10 @@ impl SlotManager {
                 let wanted = open.contains_key(&owner.allocation) && !avoided;
                 let is_pending = matches!(state, Slot::Pending(_));
                 if wanted {
-                    if let Some(group) = open.remove(&owner.allocation)
+                    if let Some(need) = open.remove(&owner.allocation)
                         && is_pending
                     {
-                        pending.insert(owner.allocation, group);
+                        pending.insert(owner.allocation, need);
                     }
                 } else if is_pending || open.contains_key(&owner.allocation) {
                     *state = Slot::Suspect;
@@ -338,83 +309,6 @@ impl SlotManager {
             .collect()
     }
 
-    /// Gives slots to every request that can be met.
-    fn assign(&mut self) -> Vec<SlotAction> {
-        let mut waiting: Vec<(u64, JobId)> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| !request.open.is_empty())
-            .map(|(&job, request)| (request.sequence, job))
-            .collect();
-        waiting.sort_unstable();
-        let mut actions = Vec::new();
-        for (_, job) in waiting {
-            let Some(request) = self.requests.get(&job) else {
-                continue;
-            };
-            let mut needs: BTreeMap<u32, Vec<AllocationId>> = BTreeMap::new();
-            for (&allocation, &group) in &request.open {
-                needs.entry(group).or_default().push(allocation);
-            }
-            let candidates = self.candidates(job, &request.avoid);
-            let Some(choices) = place(candidates, &needs, request.placement) else {
-                continue;
-            };
-            for choice in choices {
-                actions.extend(self.give(job, choice));
-            }
-        }
-        actions
-    }
-
-    fn give(&mut self, job: JobId, choice: Choice) -> Option<SlotAction> {
-        let request = self.requests.get_mut(&job)?;
-        let task_manager = self.task_managers.get_mut(&choice.task_manager)?;
-        request.open.remove(&choice.allocation);
-        request.pending.insert(choice.allocation, choice.group);
-        let owner = Owner {
-            job,
-            allocation: choice.allocation,
-            group: Some(choice.group),
-        };
-        task_manager.slots.insert(choice.slot, Slot::Pending(owner));
-        Some(SlotAction::Assign {
-            instance: task_manager.instance,
-            assignment: SlotAssignment {
-                slot: choice.slot,
-                job,
-                allocation: choice.allocation,
-                job_master: request.job_master.clone(),
-            },
-            task_manager: choice.task_manager,
-        })
-    }
-
-    fn candidates(&self, job: JobId, avoid: &[(ResourceId, Instant)]) -> Vec<Candidate> {
-        self.task_managers
-            .iter()
-            .filter(|(id, task_manager)| !is_avoided(avoid, id, task_manager.registered_at))
-            .map(|(id, task_manager)| {
-                let slots = task_manager.slots.iter();
-                let groups: BTreeSet<u32> = task_manager
-                    .slots
-                    .values()
-                    .filter_map(|slot| slot.owner())
-                    .filter(|owner| owner.job == job)
-                    .filter_map(|owner| owner.group)
-                    .collect();
-                Candidate {
-                    id: id.clone(),
-                    free: slots
-                        .filter(|(_, state)| **state == Slot::Free)
-                        .map(|(&slot, _)| slot)
-                        .collect(),
-                    groups,
-                }
-            })
-            .collect()
-    }
-
     fn remove(&mut self, id: &ResourceId) {
         let Some(task_manager) = self.task_managers.remove(id) else {
             return;
@@ -429,9 +323,9 @@ impl SlotManager {
     /// An assignment came to nothing: the request has to get another slot, if it still wants one.
     fn reopen(&mut self, owner: Owner) {
         if let Some(request) = self.requests.get_mut(&owner.job)
-            && let Some(group) = request.pending.remove(&owner.allocation)
+            && let Some(need) = request.pending.remove(&owner.allocation)
         {
-            request.open.insert(owner.allocation, group);
+            request.open.insert(owner.allocation, need);
         }
     }
 
@@ -472,36 +366,4 @@ impl SlotManager {
             .get(id)
             .is_some_and(|task_manager| task_manager.instance == instance)
     }
-}
-
-impl Slot {
-    fn owner(&self) -> Option<Owner> {
-        match *self {
-            Self::Pending(owner) | Self::Allocated(owner) => Some(owner),
-            Self::Free | Self::Suspect => None,
-        }
-    }
-
-    /// The state that a report gives a slot that is not just being assigned. The group of a known allocation stays.
-    fn reported(reported: ReportedSlot, before: Option<&Self>) -> Self {
-        let Some((job, allocation)) = reported.owner else {
-            return Self::Free;
-        };
-        let group = before
-            .and_then(Self::owner)
-            .filter(|owner| owner.job == job && owner.allocation == allocation)
-            .and_then(|owner| owner.group);
-        Self::Allocated(Owner {
-            job,
-            allocation,
-            group,
-        })
-    }
-}
-
-/// A TaskManager is avoided if it was lost and has not registered since.
-fn is_avoided(avoid: &[(ResourceId, Instant)], id: &ResourceId, registered_at: Instant) -> bool {
-    avoid
-        .iter()
-        .any(|(lost, at)| lost == id && registered_at <= *at)
 }

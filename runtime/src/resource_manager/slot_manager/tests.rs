@@ -155,6 +155,16 @@ fn all_slots_of_a_request_are_given_together_or_not_yet() {
 }
 
 #[test]
+fn slots_are_given_in_the_order_of_the_request() {
+    let mut slots = Slots::new(&[2, 2]);
+    let asked = request(1, &[(14, 0), (11, 0), (13, 0), (12, 0)]);
+    assert_eq!(
+        slots.request(asked),
+        "14@tm-1/0 11@tm-2/0 13@tm-1/1 12@tm-2/1"
+    );
+}
+
+#[test]
 fn a_request_that_cannot_be_met_does_not_hold_up_a_smaller_one() {
     let mut slots = Slots::new(&[2]);
     assert_eq!(slots.request(request(1, &[(11, 0), (12, 0), (13, 0)])), "");

@@ -246,6 +246,19 @@ async fn tasks_of_a_lost_job_master_fail_and_their_slots_wait() {
 }
 
 #[tokio::test]
+async fn a_task_that_waits_for_something_else_is_interrupted() {
+    let world = World::with(|config| config.cancellation_interval = Duration::from_millis(10));
+    let (_rm, mut job_master) = world.job(Offers::Accept).await;
+    world.submit(&job_master, deployment("deaf")).await;
+    running(&mut job_master).await;
+    let cancel = world.gateway.cancel_task(execution(0, 0));
+    within(cancel).await.unwrap();
+    let (_, update) = ending(&mut job_master).await;
+    assert_eq!(update.state, TaskState::Canceled);
+    world.is_idle().await;
+}
+
+#[tokio::test]
 async fn a_task_that_does_not_stop_is_a_fatal_error() {
     let world = World::with(|config| {
         config.cancellation_interval = Duration::from_millis(10);

@@ -9,6 +9,7 @@ pub(super) fn registry() -> TaskRegistry {
         .with::<Idle>("idle")
         .with::<Fail>("fail")
         .with::<Crash>("crash")
+        .with::<Deaf>("deaf")
         .with::<Stubborn>("stubborn")
         .with::<Endless>("endless")
         .with::<BreakAfterSome>("break-after-some")
@@ -80,8 +81,15 @@ task! {
 }
 
 task! {
-    /// Does not listen.
-    Stubborn, _context => std::future::pending().await
+    /// Waits for something that never comes.
+    Deaf, _context => std::future::pending().await
+}
+
+task! {
+    /// Keeps its thread until the test's process ends.
+    Stubborn, _context => loop {
+        std::thread::park();
+    }
 }
 
 task! {

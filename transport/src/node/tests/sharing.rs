@@ -274,3 +274,41 @@ async fn without_reuse_the_last_release_closes() {
     assert_eq!(a.active(), 0);
     until("the peer sees the end", || accepted(&b) == 0).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_and_a_name_at_it_share_one_connection() {
+    let fabric = Mem::default();
+    let (a, b) = (start(&fabric, "a").await, start(&fabric, "b").await);
+    let by_address = ConnectionId::to_address(b.advertised());
+    let (first, second) = tokio::join!(a.acquire(by_address.clone()), a.acquire(to(&b)));
+    assert_eq!(first.unwrap().peer().id, second.unwrap().peer().id);
+    assert_eq!(a.active(), 1);
+    a.close_unused(&to(&b));
+    assert_eq!(a.active(), 0);
+    let (second, first) = tokio::join!(a.acquire(to(&b)), a.acquire(by_address));
+    assert_eq!((first.is_ok(), second.is_ok(), a.active()), (true, true, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_the_address_never_serves_another_name() {
+    let fabric = Mem::default();
+    let (a, b) = (start(&fabric, "a").await, start(&fabric, "b").await);
+    let _lease = a
+        .acquire(ConnectionId::to_address(b.advertised()))
+        .await
+        .unwrap();
+    let wrong = ConnectionId::new(name("c"), b.advertised());
+    let error = a.acquire(wrong).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::IDENTITY_MISMATCH);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_name_does_not_keep_others_from_the_address() {
+    let fabric = Mem::default();
+    let (a, b) = (start(&fabric, "a").await, start(&fabric, "b").await);
+    let wrong = ConnectionId::new(name("c"), b.advertised());
+    let by_address = ConnectionId::to_address(b.advertised());
+    let (wrong, right) = tokio::join!(a.acquire(wrong), a.acquire(by_address));
+    assert_eq!(wrong.unwrap_err().code(), ErrorCode::IDENTITY_MISMATCH);
+    assert_eq!(right.unwrap().peer().id, name("b"));
+}

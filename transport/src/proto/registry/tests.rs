@@ -310,3 +310,16 @@ fn misuse_is_an_error_and_changes_nothing() {
         RegistryMisuse::WaiterTaken(WaiterId(5))
     );
 }
+
+#[test]
+fn an_id_without_a_peer_shares_the_connection_of_its_address() {
+    let mut registry = Registry::new(true);
+    let named = peer(0);
+    let unnamed = ConnectionId::to_address(named.address.clone());
+    assert_eq!(registry.shared(&unnamed), &unnamed);
+    started(&acquire(&mut registry, 1));
+    assert_eq!(registry.shared(&unnamed), &named);
+    assert_eq!(registry.shared(&peer(1)), &peer(1), "another index");
+    let other = ConnectionId::new(ResourceId::new("tm-3").unwrap(), named.address.clone());
+    assert_eq!(registry.shared(&other), &other, "two names are two nodes");
+}

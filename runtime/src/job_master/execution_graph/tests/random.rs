@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::job::TaskStatus;
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -1,5 +1,7 @@
 //! Random sequences of events against TaskManagers that keep their own books.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,6 +1,4 @@
-//! Noticing that a gateway's connection has ended.
-
-use std::time::Duration;
+//! Work beside the main thread that ends with what it is for: registrations, and waiting for a connection's end.
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -8,24 +6,6 @@ use crate::{
     registration::AttemptError,
     rpc::{Context, Endpoint, RpcError},
 };
-
-/// Runs `then` on the main thread when calls through a client cannot succeed any more; `closed` is the client's
-/// [`closed`](crate::gateways::TaskExecutorClient::closed). Dropping the guard ends the watch.
-pub(super) fn watch<E: Endpoint>(
-    cx: &mut Context<E>,
-    closed: impl Fn() -> Option<RpcError> + Send + 'static,
-    then: impl FnOnce(&mut E, &mut Context<E>, RpcError) + Send + 'static,
-) -> DropGuard {
-    let probe = async move {
-        loop {
-            if let Some(error) = closed() {
-                return error;
-            }
-            tokio::time::sleep(PROBE_INTERVAL).await;
-        }
-    };
-    spawn_scoped(cx, probe, then)
-}
 
 /// Runs a future beside the main thread until the guard is dropped, and a function with its output on it.
 pub(super) fn spawn_scoped<E: Endpoint, T: Send + 'static>(
@@ -57,6 +37,3 @@ pub(super) fn attempt_error(error: RpcError) -> AttemptError<RpcError> {
         _ => AttemptError::Retry(error),
     }
 }
-
-/// Far below the transport's idle time-out, so that it adds nothing to speak of to it.
-const PROBE_INTERVAL: Duration = Duration::from_millis(100);

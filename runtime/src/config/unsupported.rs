@@ -1,0 +1,62 @@
+//! Keys whose function this version does not have: setting one is an error, because a setting without an effect
+//! misleads, and with a revocation list it would be dangerous.
+
+use super::{Compression, Config, error::Problem};
+
+impl Config {
+    /// One problem for each such key that is set.
+    pub(super) fn unsupported(&self) -> Vec<Problem> {
+        let set = [
+            ("tls.crl", self.tls.crl.is_some(), "revocation lists"),
+            (
+                "metrics.listen",
+                self.metrics.listen.is_some(),
+                "a metrics page",
+            ),
+            ("blob.store", self.blob.store.is_some(), "a blob store"),
+            (
+                "transport.buffer_debloating",
+                self.transport.buffer_debloating,
+                "buffer debloating",
+            ),
+            (
+                "transport.blocking_compression",
+                self.transport.blocking_compression != Compression::None,
+                "blocking exchanges",
+            ),
+        ];
+        set.into_iter()
+            .filter(|(_, set, _)| *set)
+            .map(|(key, _, what)| {
+                Problem::rule(
+                    key,
+                    format!("{key} is set, but this version does not have {what}"),
+                )
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Known;
+
+    #[test]
+    fn a_setting_without_an_effect_is_refused() {
+        let mut config = Config::default();
+        config.validate(&Known::default()).unwrap();
+        config.tls.crl = Some("crl.pem".into());
+        config.tls.dir = Some("certs".into());
+        config.transport.buffer_debloating = true;
+        let error = config.validate(&Known::default()).unwrap_err().to_string();
+        assert!(
+            error.contains("tls.crl is set, but this version does not have revocation lists"),
+            "{error}"
+        );
+        assert!(
+            error.contains("transport.buffer_debloating is set"),
+            "{error}"
+        );
+    }
+}
