@@ -176,7 +176,11 @@ impl JobMaster {
         if self.task_managers.connected.remove(id).is_none() {
             return;
         }
-        tracing::warn!(job = %self.job, task_manager = %id, reason, "TaskManager of a job lost");
+        if self.graph.state().is_terminal() {
+            tracing::debug!(job = %self.job, task_manager = %id, reason, "TaskManager parts from an ended job");
+        } else {
+            tracing::warn!(job = %self.job, task_manager = %id, reason, "TaskManager of a job lost");
+        }
         self.task_managers.watch.end(id);
         self.pool.on_task_manager_lost(now(), id, reason);
         let event = GraphEvent::TaskManagerLost {
