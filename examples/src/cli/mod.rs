@@ -19,7 +19,7 @@ mod table;
 
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, error::ErrorKind};
 
 use args::{Args, Command};
 use failure::Failure;
@@ -31,6 +31,12 @@ use failure::Failure;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(args::with_command(&Args::command(), args)) {
         Ok(args) => args,
+        Err(error)
+            if error.exit_code() == 2
+                && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            return end_with(&Failure::usage(args::one_line(&error)));
+        }
         Err(error) => {
             // Help goes to standard output, whose reader may have gone.
             let _ = error.print();
@@ -39,11 +45,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            console::tell(format_args!("error: {failure}"));
-            ExitCode::from(failure.code())
-        }
+        Err(failure) => end_with(&failure),
     }
+}
+
+fn end_with(failure: &Failure) -> ExitCode {
+    console::tell(format_args!("error: {failure}"));
+    ExitCode::from(failure.code())
 }
 
 fn start(args: Args) -> Result<(), Failure> {

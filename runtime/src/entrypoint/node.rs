@@ -219,9 +219,7 @@ fn security(
     certificate: CertificateSource,
 ) -> Result<Option<Arc<NodeSecurity>>, StartError> {
     if config.tls.mode == TlsMode::Off {
-        tracing::warn!(
-            "TLS is off: anybody who reaches this node's port can read and change its data"
-        );
+        // The backend warns of it.
         return Ok(None);
     }
     let credentials = match certificate {

@@ -142,10 +142,25 @@ impl ResourceManager {
         instance: InstanceId,
         reason: &str,
     ) {
-        if self.registered.get(id).map(|tm| tm.instance) != Some(instance) {
-            return;
+        if self.registered.get(id).map(|tm| tm.instance) == Some(instance) {
+            tracing::warn!(task_manager = %id, %instance, reason, "TaskManager lost");
+            self.forget(cx, id, instance);
         }
-        tracing::warn!(task_manager = %id, %instance, reason, "TaskManager lost");
+    }
+
+    /// A TaskManager said goodbye.
+    pub(super) fn on_left(
+        &mut self,
+        cx: &mut Context<Self>,
+        id: &ResourceId,
+        instance: InstanceId,
+        reason: &str,
+    ) {
+        tracing::info!(task_manager = %id, %instance, reason, "TaskManager left");
+        self.forget(cx, id, instance);
+    }
+
+    fn forget(&mut self, cx: &mut Context<Self>, id: &ResourceId, instance: InstanceId) {
         self.registered.remove(id);
         self.watch.end(id);
         let actions = self.slots.on_unregistered(id, instance);

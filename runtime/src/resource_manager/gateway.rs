@@ -69,7 +69,7 @@ impl ResourceManagerGateway for ResourceManager {
         if let Some(id) = id
             && check_caller(cx, &id).is_ok()
         {
-            self.on_lost(cx, &id, instance, &format!("it disconnected: {reason}"));
+            self.on_left(cx, &id, instance, &reason);
         }
     }
 

@@ -100,7 +100,7 @@ impl TaskExecutorGateway for TaskExecutor {
             DisconnectReason::HeartbeatTimeout => {
                 self.lose_resource_manager(cx, "it heard no heartbeat of this TaskManager");
             }
-            DisconnectReason::Stopping => self.lose_resource_manager(cx, "it stops"),
+            DisconnectReason::Stopping => self.leave_resource_manager(cx),
         }
     }
 

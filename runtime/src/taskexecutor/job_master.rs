@@ -165,10 +165,16 @@ impl TaskExecutor {
                 self.on_job_master_registered(cx, job, token, accepted);
                 return;
             }
-            Some(Notice::Rejected(reason)) => reason,
-            Some(Notice::Failed(error)) => error.to_string(),
+            Some(Notice::Rejected(reason)) => {
+                // The job has ended before this TaskManager came to it.
+                tracing::info!(%job, %reason, "the JobMaster does not need this TaskManager");
+                reason
+            }
+            Some(Notice::Failed(error)) => {
+                tracing::warn!(%job, %error, "this TaskManager cannot register at the JobMaster");
+                error.to_string()
+            }
         };
-        tracing::warn!(%job, %reason, "the JobMaster does not take this TaskManager");
         let text = format!("the JobMaster does not take this TaskManager: {reason}");
         self.release_job(cx, job, &FailureCause::new(FailureKind::Cluster, text));
     }

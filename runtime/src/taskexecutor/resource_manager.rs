@@ -161,6 +161,19 @@ impl TaskExecutor {
             return;
         }
         tracing::warn!(reason, "lost the ResourceManager, registering again");
+        self.seek_resource_manager(cx, reason);
+    }
+
+    /// It said goodbye: another one is expected in its place.
+    pub(super) fn leave_resource_manager(&mut self, cx: &mut Context<Self>) {
+        if self.resource_manager.accepted.is_none() || self.closing {
+            return;
+        }
+        tracing::info!("the ResourceManager stops, registering again");
+        self.seek_resource_manager(cx, "it stops");
+    }
+
+    fn seek_resource_manager(&mut self, cx: &mut Context<Self>, reason: &str) {
         self.part_from_resource_manager(reason);
         if let Ok(id) = self.resource_manager.connection.reconnect() {
             self.register_at_resource_manager(cx, id);

@@ -158,6 +158,14 @@ impl TaskExecutor {
             .failure
             .clone()
             .unwrap_or_else(|| FailureCause::new(FailureKind::Cluster, text));
+        // A job that is shorter than the interval of metrics would not hear of its connections.
+        if let Some(link) = self.link(execution.job) {
+            let connections = self.connections();
+            let id = self.config.id.clone();
+            if let Err(error) = link.client.report_metrics(id, connections, Vec::new()) {
+                tracing::debug!(%execution, %error, "connections are not reported");
+            }
+        }
         // It stays in the reports to the JobMaster until the JobMaster knows its end.
         let report = tell_ending(task, ending);
         cx.spawn(report, move |this, _, ()| {

@@ -1,6 +1,10 @@
 //! The backend itself: dialling and listening.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Once},
+};
 
 use tokio::{net::TcpStream, time::timeout};
 
@@ -34,11 +38,16 @@ impl TcpTransport {
     /// A backend with these settings.
     ///
     /// Without credentials connections are **plaintext**: anyone on the network can read, change and forge what they
-    /// carry, and every peer is [`Unverified`](crate::PeerIdentity::Unverified). A warning is logged.
+    /// carry, and every peer is [`Unverified`](crate::PeerIdentity::Unverified). A warning is logged, once per process.
     #[must_use]
     pub fn new(config: &TransportConfig, credentials: Option<Arc<dyn Credentials>>) -> Self {
         if credentials.is_none() {
-            tracing::warn!("TCP without TLS: connections are neither encrypted nor authenticated");
+            static WARNED: Once = Once::new();
+            WARNED.call_once(|| {
+                tracing::warn!(
+                    "TLS is off: anybody who reaches this node's TCP port can read, change and forge its data"
+                );
+            });
         }
         Self {
             shared: Arc::new(Setup {

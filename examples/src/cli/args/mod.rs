@@ -4,6 +4,7 @@ mod help;
 mod insert;
 mod job;
 mod options;
+mod wrong;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -14,6 +15,7 @@ pub(crate) use job::{ExchangeArgs, ShuffleArgs, WordCountArgs};
 pub(crate) use options::{
     CancelArgs, ConfigArgs, JobOptions, NodeArgs, RpcSharingArg, RunArgs, StatusArgs, SubmitArgs,
 };
+pub(crate) use wrong::one_line;
 
 /// The TLS-secured example cluster: a dataflow engine over QUIC or TCP
 ///
