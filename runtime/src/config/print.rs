@@ -87,7 +87,7 @@ mod tests {
             .collect();
         let read = Config::load(
             Sources::new().with_file(ConfigFile::new("template.toml", active)),
-            &Known::default(),
+            &Known::default().without(&[]),
         )
         .unwrap();
         assert_eq!(read.node.id.unwrap().as_str(), "tm-1");

@@ -11,7 +11,7 @@ fn load(text: &str) -> Result<Config, ConfigError> {
 }
 
 fn from(sources: Sources) -> Result<Config, ConfigError> {
-    Config::load(sources, &Known::default())
+    Config::load(sources, &Known::default().without(&[]))
 }
 
 fn message(text: &str) -> String {
@@ -218,7 +218,9 @@ fn rules_between_values_are_checked() {
 
 #[test]
 fn etcd_needs_endpoints_and_a_lasting_blob_store() {
-    let known = Known::default().with_ha_modes(&["standalone", "etcd"]);
+    let known = Known::default()
+        .with_ha_modes(&["standalone", "etcd"])
+        .without(&[]);
     let mut config = Config::default();
     config.ha.mode = "etcd".to_owned();
     let error = config.validate(&known).unwrap_err();

@@ -4,8 +4,8 @@
 use super::{Compression, Config, error::Problem};
 
 impl Config {
-    /// One problem for each such key that is set.
-    pub(super) fn unsupported(&self) -> Vec<Problem> {
+    /// One problem for each of these keys that is set.
+    pub(super) fn unsupported(&self, without: &[&str]) -> Vec<Problem> {
         let set = [
             ("tls.crl", self.tls.crl.is_some(), "revocation lists"),
             (
@@ -26,7 +26,7 @@ impl Config {
             ),
         ];
         set.into_iter()
-            .filter(|(_, set, _)| *set)
+            .filter(|(key, set, _)| *set && without.contains(key))
             .map(|(key, _, what)| {
                 Problem::rule(
                     key,
@@ -36,6 +36,15 @@ impl Config {
             .collect()
     }
 }
+
+/// What this version does not have.
+pub(super) const UNSUPPORTED: &[&str] = &[
+    "tls.crl",
+    "metrics.listen",
+    "blob.store",
+    "transport.buffer_debloating",
+    "transport.blocking_compression",
+];
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use super::{
     error::Problem,
     load::finish,
     units::format_duration,
+    unsupported::UNSUPPORTED,
 };
 
 /// What this program has, for keys whose values are names of registered or compiled-in parts.
@@ -21,6 +22,8 @@ pub struct Known<'a> {
     pub shuffle_services: &'a [&'a str],
     /// Names of the leader services.
     pub ha_modes: &'a [&'a str],
+    /// Keys whose function the program does not have: setting one is an error.
+    pub without: &'a [&'a str],
 }
 
 impl Default for Known<'_> {
@@ -29,6 +32,7 @@ impl Default for Known<'_> {
             backends: &["quic", "tcp"],
             shuffle_services: &["network"],
             ha_modes: &["standalone"],
+            without: UNSUPPORTED,
         }
     }
 }
@@ -45,6 +49,13 @@ impl<'a> Known<'a> {
     #[must_use]
     pub fn with_shuffle_services(mut self, names: &'a [&'a str]) -> Self {
         self.shuffle_services = names;
+        self
+    }
+
+    /// The same with other keys whose function the program does not have.
+    #[must_use]
+    pub fn without(mut self, keys: &'a [&'a str]) -> Self {
+        self.without = keys;
         self
     }
 
@@ -77,7 +88,7 @@ impl Config {
         check.tls();
         check.relations();
         check.ha();
-        check.problems.extend(self.unsupported());
+        check.problems.extend(self.unsupported(known.without));
         check.problems
     }
 }
