@@ -55,12 +55,19 @@ impl RestartPolicy {
     }
 }
 
-/// Whether the next attempt would end the same way: a wrong job, an exceeded limit, a cluster that stops.
+/// Whether there is to be no next attempt: it would end the same way, or the cluster stops.
 #[must_use]
 pub(crate) fn is_final(kind: FailureKind) -> bool {
+    comes_again(kind) || kind == FailureKind::Cluster
+}
+
+/// Whether the next attempt would end the same way: an error that user code calls permanent, a wrong job, an exceeded
+/// limit.
+#[must_use]
+pub(crate) fn comes_again(kind: FailureKind) -> bool {
     matches!(
         kind,
-        FailureKind::InvalidJob | FailureKind::Limit | FailureKind::Cluster
+        FailureKind::UserPermanent | FailureKind::InvalidJob | FailureKind::Limit
     )
 }
 
@@ -127,6 +134,7 @@ mod tests {
             delay: Duration::ZERO,
         });
         for kind in [
+            FailureKind::UserPermanent,
             FailureKind::InvalidJob,
             FailureKind::Limit,
             FailureKind::Cluster,
