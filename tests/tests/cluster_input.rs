@@ -248,7 +248,11 @@ fn a_job_that_gets_no_slots_says_what_was_asked_and_what_exists() {
 #[test]
 fn a_signal_stops_a_run_cleanly_and_in_time() {
     for transport in ["quic", "tcp"] {
-        for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        // While tasks and connections begin, and while data flows.
+        for (signal, code, moment) in [
+            (Signal::SIGINT, 130, "to=RUNNING"),
+            (Signal::SIGTERM, 143, " over the network"),
+        ] {
             let folder = tempfile::tempdir().unwrap();
             let temporary = folder.path().display().to_string();
             fs::write(
@@ -271,7 +275,7 @@ fn a_signal_stops_a_run_cleanly_and_in_time() {
             ];
             let variables = [("TMPDIR", temporary.as_str())];
             let process = Spawned::start(&binary("cluster"), arguments, folder.path(), &variables);
-            process.wait_stderr(DEADLINE, |line| line.contains("to=RUNNING"));
+            process.wait_stderr(DEADLINE, |line| line.contains(moment));
             let children = format!("/proc/{0}/task/{0}/children", process.pid());
             assert_eq!(
                 fs::read_to_string(children).unwrap(),
