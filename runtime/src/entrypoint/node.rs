@@ -265,6 +265,10 @@ fn resource_id(
     if identity.cluster() != config.cluster.id {
         return refuse(format!("cluster.id is {:?}", config.cluster.id));
     }
+    // A client may use the files of the node beside it.
+    if role != Role::Client && identity.role() != role {
+        return refuse(format!("this is a {role}"));
+    }
     match &config.node.id {
         Some(id) if id.as_str() != identity.id() => refuse(format!("node.id is {:?}", id.as_str())),
         _ => Ok(ResourceId::new(identity.id())?),

@@ -55,6 +55,25 @@ impl RestartPolicy {
     }
 }
 
+<<<<<<< HEAD
+=======
+/// Whether there is to be no next attempt: it would end the same way, or the cluster stops.
+#[must_use]
+pub(crate) fn is_final(kind: FailureKind) -> bool {
+    comes_again(kind) || kind == FailureKind::Cluster
+}
+
+/// Whether the next attempt would end the same way: an error that user code calls permanent, a wrong job, an exceeded
+/// limit.
+#[must_use]
+pub(crate) fn comes_again(kind: FailureKind) -> bool {
+    matches!(
+        kind,
+        FailureKind::UserPermanent | FailureKind::InvalidJob | FailureKind::Limit
+    )
+}
+
+>>>>>>> t1
 #[cfg(test)]
 mod tests {
     use super::*;

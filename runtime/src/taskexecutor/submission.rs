@@ -150,6 +150,10 @@ impl TaskExecutor {
         };
         let state = ending.state;
         match &ending.failure {
+            // The task that failed first, or was cancelled, may run on another node: there it is told.
+            Some(cause) if cause.kind == FailureKind::Partition => {
+                tracing::info!(%execution, %state, %cause, "task ended");
+            }
             Some(cause) => tracing::warn!(%execution, %state, %cause, "task ended"),
             None => tracing::info!(%execution, %state, "task ended"),
         }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock::now,
     connections::ConnectionSnapshot,
-    error::ErrorCode,
+    error::{ConnectionError, ErrorCode, StreamError},
     handler::{Peer, PeerStream, StreamKind, chain},
     shutdown::Shutdown,
     stream::{BoxRecvStream, BoxSendStream},
@@ -121,6 +121,12 @@ pub(crate) async fn accept_connections<L: Listener>(
     }
 }
 
+/// Whether the peer went away without a complaint.
+fn has_left(error: &StreamError) -> bool {
+    let lost = matches!(error, StreamError::Connection(ConnectionError::Lost { .. }));
+    lost || [ErrorCode::NO_ERROR, ErrorCode::SHUTTING_DOWN].contains(&error.code())
+}
+
 /// Serves one accepted connection.
 struct Server {
     local: Arc<Local>,
@@ -145,6 +151,11 @@ impl Server {
                 return Some(Live::new(connection, peer, agreement));
             }
             Err(IntroduceError::Rejected { code, reason }) => (code, reason),
+            // A dialler whose caller does not wait any longer leaves: nobody was refused, and nothing was lost.
+            Err(IntroduceError::Stream(error)) if has_left(&error) => {
+                tracing::debug!(%address, error = chain(&error), "a peer left before its hello");
+                return None;
+            }
             Err(IntroduceError::Stream(error)) => {
                 let reason = "the hello failed";
                 connection.close(ErrorCode::PROTOCOL, reason);

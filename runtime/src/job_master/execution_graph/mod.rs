@@ -17,7 +17,11 @@ use thalweg_transport::ResourceId;
 
 pub(crate) use self::event::{GraphAction, GraphEvent, SlotOwners};
 use self::execution::{Execution, rank};
+<<<<<<< HEAD
 use super::restart::RestartPolicy;
+=======
+use super::restart::{RestartPolicy, comes_again, is_final};
+>>>>>>> t1
 use crate::{
     ids::{ExecutionId, JobId, VertexId},
     job::{FailureCause, FailureKind, JobGraph, JobState, RestartStrategy, TaskMetrics, TaskState},
@@ -261,6 +265,12 @@ impl ExecutionGraph {
                 let cause = self.task_failure(index, &cause);
                 self.fail(now, cause, actions);
             }
+            // The failure that began the attempt's end may be a consequence of this one that came first.
+            Some(cause) if self.state == JobState::Failing && comes_again(cause.kind) => {
+                self.failure = Some(self.task_failure(index, &cause));
+                self.may_restart = false;
+                self.settle(now, actions);
+            }
             _ => self.settle(now, actions),
         }
     }
@@ -275,7 +285,8 @@ impl ExecutionGraph {
         self.settle(now, actions);
     }
 
-    /// The first failure of an attempt is its cause; later ones only take away the chance of a restart.
+    /// The first failure of an attempt is its cause, unless a task fails for good before all have ended; others that come
+    /// later only take away the chance of a restart.
     fn fail(&mut self, now: Instant, cause: FailureCause, actions: &mut Vec<GraphAction>) {
         match self.state {
             JobState::Created | JobState::Running | JobState::Restarting => {

@@ -155,6 +155,28 @@ fn the_first_failure_cancels_the_others_and_stays_the_cause() {
 }
 
 #[test]
+fn a_failure_that_would_come_again_is_the_cause_even_if_its_consequence_came_first() {
+    let mut job = Job::running(9);
+    let (source, sink) = (job.task(0, 0), job.task(1, 0));
+    job.update(source, TaskState::Failed);
+    let failure = FailureCause::new(FailureKind::UserPermanent, "wrong data");
+    let permanent = GraphEvent::TaskUpdate {
+        execution: sink,
+        state: TaskState::Failed,
+        failure: Some(failure),
+        metrics: TaskMetrics::default(),
+    };
+    assert_eq!(job.on(permanent), []);
+    let (other, last) = (job.task(0, 1), job.task(1, 1));
+    job.update(other, TaskState::Canceled);
+    assert_eq!(
+        job.update(last, TaskState::Canceled),
+        [GraphAction::End(JobState::Failed)]
+    );
+    assert_eq!(job.message(), "task sink (1/2) at tm-1 failed: wrong data");
+}
+
+#[test]
 fn a_restart_waits_for_the_last_task_and_for_its_delay() {
     let mut job = Job::running(1);
     let task = job.task(0, 0);
