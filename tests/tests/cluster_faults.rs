@@ -168,14 +168,15 @@ fn task_managers_register_again_at_a_restarted_job_manager(transport: &str) {
         .collect();
     assert_eq!(errors.len(), 1, "{}", submit.stderr);
     assert!(errors[0].contains("there is no job"), "{errors:?}");
-    // Tasks of a job that nobody knows any more are stopped.
-    files.wait_status(READY, "they register with all slots free", |known| {
-        known.task_managers() == ["tm-1", "tm-2"] && known.free_slots() == 4
+    files.wait_status(READY, "they register", |known| {
+        known.task_managers() == ["tm-1", "tm-2"]
     });
     println!(
         "{transport}: registered {:?} after the start of the JobManager",
         started.elapsed()
     );
+    // Tasks of a job that nobody knows any more are stopped.
+    files.wait_status(READY, "all slots are free", |known| known.free_slots() == 4);
     let next = files.run_client("submit", &submitted(&[], &["shuffle", "--bytes", "8MiB"]));
     assert_eq!(next.code(), Some(0), "{next:?}");
     for process in &nodes.0 {
@@ -219,7 +220,8 @@ impl Nodes {
 fn quick(transport: &str) -> ClusterFiles {
     let settings = format!(
         "slot_request_timeout = \"{}s\"\nrestart_delay = \"200ms\"\n\
-         [heartbeat]\ninterval = \"500ms\"\ntimeout = \"6s\"\n",
+         [heartbeat]\ninterval = \"500ms\"\ntimeout = \"6s\"\n\
+         [taskmanager]\nslot_timeout = \"2s\"\n",
         SLOT_REQUEST_TIMEOUT.as_secs()
     );
     let transport_settings = format!(

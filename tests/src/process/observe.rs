@@ -66,12 +66,13 @@ impl ClusterFiles {
         what: &str,
         mut wanted: impl FnMut(&Known) -> bool,
     ) -> Known {
-        let mut last = self.status();
         until(deadline, what, || {
-            last = self.status();
-            wanted(&last)
-                .then(|| last.clone())
-                .ok_or_else(|| last.0.to_string())
+            let known = self.status();
+            if wanted(&known) {
+                Ok(known)
+            } else {
+                Err(known.0.to_string())
+            }
         })
     }
 }
