@@ -10,6 +10,6 @@ mod spawned;
 pub use binary::binary;
 pub use cluster::{ClusterFiles, Role, free_port};
 pub use forwarder::Forwarder;
-pub use observe::{Known, until};
+pub use observe::{Known, pause, until};
 pub use sockets::Sockets;
-pub use spawned::{Finished, Spawned};
+pub use spawned::{Finished, Spawned, now};
