@@ -5,17 +5,13 @@
     reason = "helpers of tests, which fail by panicking"
 )]
 
-use std::{
-    fmt::Write as _,
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, fs, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use thalweg_tests::{
     on_both_transports,
-    process::{ClusterFiles, Finished, Known, Spawned},
+    process::{ClusterFiles, Finished, Known, Spawned, now, pause},
 };
 
 fn a_shuffle_survives_the_kill_of_a_task_manager(transport: &str) {
@@ -32,7 +28,7 @@ fn a_shuffle_survives_the_kill_of_a_task_manager(transport: &str) {
     assert_eq!(report["state"], "FINISHED", "{report}");
     assert!(report["restarts"].as_u64() >= Some(1), "{report}");
     assert_eq!(report["records"], total, "{report}");
-    println!("{transport}: shuffle restarted {restarted:?} after the kill of {victim}");
+    eprintln!("{transport}: shuffle restarted {restarted:?} after the kill of {victim}");
 }
 
 fn a_word_count_is_exact_after_the_kill_of_a_task_manager(transport: &str) {
@@ -61,7 +57,7 @@ fn a_word_count_is_exact_after_the_kill_of_a_task_manager(transport: &str) {
     let report = last_json(&submit);
     assert!(report["restarts"].as_u64() >= Some(1), "{report}");
     assert_eq!(fs::read_to_string(output).unwrap(), expected_counts());
-    println!("{transport}: wordcount restarted {restarted:?} after the kill of {victim}");
+    eprintln!("{transport}: wordcount restarted {restarted:?} after the kill of {victim}");
 }
 
 fn without_slots_left_the_job_fails_and_names_the_lost_task_manager(transport: &str) {
@@ -96,7 +92,7 @@ fn without_slots_left_the_job_fails_and_names_the_lost_task_manager(transport: &
         submit.stderr
     );
     assert!(job_manager.is_running());
-    println!("{transport}: failed {after:?} after the kill: {error}");
+    eprintln!("{transport}: failed {after:?} after the kill: {error}");
     // What is left serves smaller jobs.
     let small = submitted(&["--parallelism", "2"], &["shuffle", "--bytes", "4MiB"]);
     let small = files.run_client("submit", &small);
@@ -132,7 +128,7 @@ fn a_short_pause_of_a_task_manager_changes_nothing(transport: &str) {
     let submit = submit_shuffle(&files, &[], SHUFFLE_BYTES);
     files.wait_status(READY, "records pass", |known| records(known, "shuffle") > 0);
     nodes.get("tm-2").signal(Signal::SIGSTOP);
-    thread::sleep(IDLE_TIMEOUT * 2 / 5);
+    pause(IDLE_TIMEOUT * 2 / 5);
     nodes.get("tm-2").signal(Signal::SIGCONT);
     let submit = submit.finish(END);
     assert_eq!(submit.code(), Some(0), "{submit:?}");
@@ -168,14 +164,15 @@ fn task_managers_register_again_at_a_restarted_job_manager(transport: &str) {
         .collect();
     assert_eq!(errors.len(), 1, "{}", submit.stderr);
     assert!(errors[0].contains("there is no job"), "{errors:?}");
-    // Tasks of a job that nobody knows any more are stopped.
-    files.wait_status(READY, "they register with all slots free", |known| {
-        known.task_managers() == ["tm-1", "tm-2"] && known.free_slots() == 4
+    files.wait_status(READY, "they register", |known| {
+        known.task_managers() == ["tm-1", "tm-2"]
     });
-    println!(
+    eprintln!(
         "{transport}: registered {:?} after the start of the JobManager",
         started.elapsed()
     );
+    // Tasks of a job that nobody knows any more are stopped.
+    files.wait_status(READY, "all slots are free", |known| known.free_slots() == 4);
     let next = files.run_client("submit", &submitted(&[], &["shuffle", "--bytes", "8MiB"]));
     assert_eq!(next.code(), Some(0), "{next:?}");
     for process in &nodes.0 {
@@ -219,7 +216,8 @@ impl Nodes {
 fn quick(transport: &str) -> ClusterFiles {
     let settings = format!(
         "slot_request_timeout = \"{}s\"\nrestart_delay = \"200ms\"\n\
-         [heartbeat]\ninterval = \"500ms\"\ntimeout = \"6s\"\n",
+         [heartbeat]\ninterval = \"500ms\"\ntimeout = \"6s\"\n\
+         [taskmanager]\nslot_timeout = \"2s\"\n",
         SLOT_REQUEST_TIMEOUT.as_secs()
     );
     let transport_settings = format!(
@@ -293,14 +291,6 @@ fn expected_counts() -> String {
         .iter()
         .map(|(word, count)| format!("{word}\t{count}\n"))
         .collect()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "real processes run on the real clock"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -51,7 +51,7 @@ impl JobClient for DispatcherClient {
     }
 }
 
-/// A client's connection to a running cluster.
+/// A client's connection to a running cluster; it connects anew if the connection ends.
 #[derive(Debug)]
 pub(crate) struct RemoteCluster(ClusterClient);
 
@@ -62,12 +62,31 @@ impl RemoteCluster {
             .map(Self)
     }
 
-    pub(crate) fn dispatcher(&self) -> &DispatcherClient {
-        self.0.dispatcher()
-    }
-
     pub(crate) async fn shutdown(self) {
         self.0.shutdown().await;
+    }
+}
+
+impl JobClient for RemoteCluster {
+    async fn submit(&self, graph: JobGraph) -> Result<JobId, RpcError> {
+        self.0.dispatcher().await?.submit_job(graph).await
+    }
+
+    async fn cancel(&self, job: JobId) -> Result<(), RpcError> {
+        self.0.dispatcher().await?.cancel_job(job).await
+    }
+
+    async fn status(&self, job: JobId) -> Result<JobStatus, RpcError> {
+        self.0.dispatcher().await?.job_status(job).await
+    }
+
+    async fn result(&self, job: JobId, offset: u64, max: u32) -> Result<ResultChunk, RpcError> {
+        let dispatcher = self.0.dispatcher().await?;
+        dispatcher.job_result(job, offset, max).await
+    }
+
+    async fn cluster(&self) -> Result<ClusterStatus, RpcError> {
+        self.0.dispatcher().await?.cluster_status().await
     }
 }
 

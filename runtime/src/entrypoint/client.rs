@@ -1,6 +1,9 @@
 //! A client's way into a cluster.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use thalweg_certs::Role;
 
@@ -12,14 +15,15 @@ use crate::{
     backend::BackendRegistry,
     config::Config,
     gateways::DispatcherClient,
-    rpc::{RpcError, RpcService},
+    rpc::{RpcAddress, RpcError},
 };
 
 /// A node that only asks: submits jobs, looks at them, cancels them.
 #[derive(Debug)]
 pub struct ClusterClient {
     node: ClusterNode,
-    dispatcher: DispatcherClient,
+    address: RpcAddress,
+    dispatcher: Mutex<DispatcherClient>,
 }
 
 impl ClusterClient {
@@ -37,21 +41,44 @@ impl ClusterClient {
         own.transport.bind =
             thalweg_transport::BindAddr::single((config.transport.bind.ip(), 0).into());
         own.transport.advertise = None;
+        let address = job_manager_endpoint(config, "dispatcher")?;
         let node =
             ClusterNode::start(&own, Role::Client, CertificateSource::Configured, backends).await?;
-        match dispatcher(node.rpc(), config).await {
-            Ok(dispatcher) => Ok(Self { node, dispatcher }),
+        match node.rpc().connect(&address, None).await {
+            Ok(dispatcher) => Ok(Self {
+                node,
+                address,
+                dispatcher: Mutex::new(dispatcher),
+            }),
             Err(error) => {
                 node.close(CLOSE).await;
-                Err(error)
+                Err(no_job_manager(config, error))
             }
         }
     }
 
-    /// The Dispatcher's gateway.
-    #[must_use]
-    pub fn dispatcher(&self) -> &DispatcherClient {
-        &self.dispatcher
+    /// The Dispatcher's gateway. If its connection has ended it connects anew: to the same JobManager, or to the one
+    /// that has taken its place.
+    ///
+    /// # Errors
+    /// [`RpcError`] if it has to connect and cannot.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn dispatcher(&self) -> Result<DispatcherClient, RpcError> {
+        let current = self.current().clone();
+        if current.closed().is_none() {
+            return Ok(current);
+        }
+        let new: DispatcherClient = self.node.rpc().connect(&self.address, None).await?;
+        *self.current() = new.clone();
+        Ok(new)
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, DispatcherClient> {
+        self.dispatcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The client's node.
@@ -69,17 +96,14 @@ impl ClusterClient {
     }
 }
 
-async fn dispatcher(rpc: &RpcService, config: &Config) -> Result<DispatcherClient, StartError> {
-    let address = job_manager_endpoint(config, "dispatcher")?;
-    rpc.connect(&address, None)
-        .await
-        .map_err(|error| StartError::NoJobManager {
-            address: config.jobmanager.address.clone(),
-            reason: match error {
-                RpcError::Connection { message, .. } => message,
-                error => thalweg_transport::chain(&error),
-            },
-        })
+fn no_job_manager(config: &Config, error: RpcError) -> StartError {
+    StartError::NoJobManager {
+        address: config.jobmanager.address.clone(),
+        reason: match error {
+            RpcError::Connection { message, .. } => message,
+            error => thalweg_transport::chain(&error),
+        },
+    }
 }
 
 /// A client has nothing to drain.

@@ -218,13 +218,16 @@ impl FailureKind {
         }
     }
 
-    /// Whether another attempt would end the same way, so that the job fails without a restart.
+    /// Whether another attempt would end the same way.
     #[must_use]
     pub fn is_permanent(self) -> bool {
-        matches!(
-            self,
-            Self::UserPermanent | Self::InvalidJob | Self::Limit | Self::Cluster
-        )
+        matches!(self, Self::UserPermanent | Self::InvalidJob | Self::Limit)
+    }
+
+    /// Whether a job may start again after it: not if that would end the same way, nor if the cluster stops.
+    #[must_use]
+    pub fn allows_restart(self) -> bool {
+        !self.is_permanent() && self != Self::Cluster
     }
 }
 

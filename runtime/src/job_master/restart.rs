@@ -30,9 +30,9 @@ impl RestartPolicy {
     /// Decides about a failure of this kind: the pause before the next attempt, which is counted, or `None` if the job
     /// fails.
     ///
-    /// What is [permanent](FailureKind::is_permanent) is never granted a restart.
+    /// A failure that does not [allow](FailureKind::allows_restart) a restart is never granted one.
     pub(crate) fn on_failure(&mut self, kind: FailureKind) -> Option<Duration> {
-        if kind.is_permanent() {
+        if !kind.allows_restart() {
             return None;
         }
         let (attempts, delay) = match self.strategy {
@@ -55,25 +55,6 @@ impl RestartPolicy {
     }
 }
 
-<<<<<<< HEAD
-=======
-/// Whether there is to be no next attempt: it would end the same way, or the cluster stops.
-#[must_use]
-pub(crate) fn is_final(kind: FailureKind) -> bool {
-    comes_again(kind) || kind == FailureKind::Cluster
-}
-
-/// Whether the next attempt would end the same way: an error that user code calls permanent, a wrong job, an exceeded
-/// limit.
-#[must_use]
-pub(crate) fn comes_again(kind: FailureKind) -> bool {
-    matches!(
-        kind,
-        FailureKind::UserPermanent | FailureKind::InvalidJob | FailureKind::Limit
-    )
-}
-
->>>>>>> t1
 #[cfg(test)]
 mod tests {
     use super::*;

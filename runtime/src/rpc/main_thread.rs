@@ -117,7 +117,7 @@ impl<E: Endpoint> MainThread<E> {
     ) -> Scheduled {
         let scheduled = Scheduled(Arc::new(AtomicBool::new(false)));
         if self.core.timers.is_cancelled() {
-            tracing::warn!(endpoint = %self.core.name, "endpoint is ending: timer ignored");
+            tracing::debug!(endpoint = %self.core.name, "endpoint is ending: timer ignored");
             scheduled.cancel();
             return scheduled;
         }

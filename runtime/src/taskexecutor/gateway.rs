@@ -115,8 +115,11 @@ impl TaskExecutorGateway for TaskExecutor {
             .link(job)
             .filter(|link| link.token == job_master)
             .map(|link| link.number);
-        if let Some(number) = number {
-            self.lose_job_master(cx, job, number, &cause.message);
+        match number {
+            // It ends for good, with its job or with the cluster: nobody will ask for the slots again.
+            Some(_) if cause.kind == FailureKind::Cluster => self.free_all(cx, job, &cause),
+            Some(number) => self.lose_job_master(cx, job, number, &cause.message),
+            None => {}
         }
     }
 }

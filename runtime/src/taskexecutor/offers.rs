@@ -135,6 +135,19 @@ impl TaskExecutor {
         }
     }
 
+    /// Takes all slots of a job back.
+    pub(super) fn free_all(&mut self, cx: &mut Context<Self>, job: JobId, cause: &FailureCause) {
+        let allocations: Vec<AllocationId> = self
+            .slots
+            .slots_of(job)
+            .filter_map(|slot| slot.allocation)
+            .map(|(_, allocation)| allocation)
+            .collect();
+        for allocation in allocations {
+            self.free(cx, allocation, cause);
+        }
+    }
+
     /// Does what the slot table asks for.
     pub(super) fn apply(
         &mut self,

@@ -2,8 +2,8 @@
 
 mod binary;
 mod cluster;
-<<<<<<< HEAD
 mod forwarder;
+mod memory;
 mod observe;
 mod sockets;
 mod spawned;
@@ -11,14 +11,7 @@ mod spawned;
 pub use binary::binary;
 pub use cluster::{ClusterFiles, Role, free_port};
 pub use forwarder::Forwarder;
-pub use observe::{Known, until};
-pub use sockets::Sockets;
-=======
-mod memory;
-mod spawned;
-
-pub use binary::binary;
-pub use cluster::{ClusterFiles, Role};
 pub use memory::PeakMemory;
->>>>>>> t1
-pub use spawned::{Finished, Spawned};
+pub use observe::{Known, pause, until};
+pub use sockets::Sockets;
+pub use spawned::{Finished, Spawned, now};

@@ -37,8 +37,7 @@ impl Known {
         let jobs = self.0["jobs"].as_array();
         jobs.into_iter()
             .flatten()
-            .filter(|job| job["name"] == name)
-            .next_back()
+            .rfind(|job| job["name"] == name)
             .unwrap_or(&Value::Null)
     }
 }
@@ -66,12 +65,13 @@ impl ClusterFiles {
         what: &str,
         mut wanted: impl FnMut(&Known) -> bool,
     ) -> Known {
-        let mut last = self.status();
         until(deadline, what, || {
-            last = self.status();
-            wanted(&last)
-                .then(|| last.clone())
-                .ok_or_else(|| last.0.to_string())
+            let known = self.status();
+            if wanted(&known) {
+                Ok(known)
+            } else {
+                Err(known.0.to_string())
+            }
         })
     }
 }
@@ -87,8 +87,17 @@ pub fn until<T>(deadline: Duration, what: &str, mut look: impl FnMut() -> Result
             Ok(found) => return found,
             Err(seen) => assert!(now() < end, "{what}: not within {deadline:?}: {seen}"),
         }
-        thread::sleep(LOOK_INTERVAL);
+        pause(LOOK_INTERVAL);
     }
+}
+
+/// Lets time pass for real processes, which cannot be waited for.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing notifies the test of what happens in other processes"
+)]
+pub fn pause(duration: Duration) {
+    thread::sleep(duration);
 }
 
 fn text(value: &Value) -> String {

@@ -268,10 +268,12 @@ fn collect(pipe: impl Read + Send + 'static, output: &Arc<Output>, stream: Strea
     });
 }
 
+/// The real clock, on which real processes run.
 #[expect(
     clippy::disallowed_methods,
     reason = "deadlines of real processes run on the real clock"
 )]
-pub(super) fn now() -> Instant {
+#[must_use]
+pub fn now() -> Instant {
     Instant::now()
 }

@@ -87,7 +87,7 @@ pub(super) async fn submit(args: SubmitArgs, quiet: bool) -> Result<(), Failure>
         progress: Progress::new(quiet, now()),
         stop,
     };
-    let result = session.submit(cluster.dispatcher(), args.detach).await;
+    let result = session.submit(&cluster, args.detach).await;
     cluster.shutdown().await;
     result
 }

@@ -18,7 +18,7 @@ use crate::cli::{
 pub(super) async fn status(args: &StatusArgs) -> Result<(), Failure> {
     let config = settings::from_file(Some(&args.config))?;
     let (cluster, _signals) = connect(&config).await?;
-    let status = cluster.dispatcher().cluster().await;
+    let status = cluster.cluster().await;
     cluster.shutdown().await;
     let status = status.map_err(|error| {
         Failure::failed(format!(
@@ -38,7 +38,7 @@ pub(super) async fn status(args: &StatusArgs) -> Result<(), Failure> {
 pub(super) async fn cancel(args: &CancelArgs) -> Result<(), Failure> {
     let config = settings::from_file(Some(&args.config))?;
     let (cluster, _signals) = connect(&config).await?;
-    let status = execute::cancel_by_request(cluster.dispatcher(), args.job).await;
+    let status = execute::cancel_by_request(&cluster, args.job).await;
     cluster.shutdown().await;
     let state = status?.state;
     if matches!(state, JobState::Finished | JobState::Failed) {

@@ -17,11 +17,7 @@ use thalweg_transport::ResourceId;
 
 pub(crate) use self::event::{GraphAction, GraphEvent, SlotOwners};
 use self::execution::{Execution, rank};
-<<<<<<< HEAD
 use super::restart::RestartPolicy;
-=======
-use super::restart::{RestartPolicy, comes_again, is_final};
->>>>>>> t1
 use crate::{
     ids::{ExecutionId, JobId, VertexId},
     job::{FailureCause, FailureKind, JobGraph, JobState, RestartStrategy, TaskMetrics, TaskState},
@@ -266,7 +262,7 @@ impl ExecutionGraph {
                 self.fail(now, cause, actions);
             }
             // The failure that began the attempt's end may be a consequence of this one that came first.
-            Some(cause) if self.state == JobState::Failing && comes_again(cause.kind) => {
+            Some(cause) if self.state == JobState::Failing && cause.kind.is_permanent() => {
                 self.failure = Some(self.task_failure(index, &cause));
                 self.may_restart = false;
                 self.settle(now, actions);
@@ -297,7 +293,7 @@ impl ExecutionGraph {
                 self.settle(now, actions);
             }
             JobState::Failing => {
-                self.may_restart &= !cause.kind.is_permanent();
+                self.may_restart &= cause.kind.allows_restart();
             }
             JobState::Canceling | JobState::Finished | JobState::Failed | JobState::Canceled => {}
         }

@@ -1,7 +1,11 @@
 //! The connections to ResourceManager and JobMasters.
 
 use super::*;
-use crate::{gateways::DisconnectReason, ids::SessionId, job::FailureKind};
+use crate::{
+    gateways::DisconnectReason,
+    ids::SessionId,
+    job::{FailureCause, FailureKind},
+};
 
 #[tokio::test(start_paused = true)]
 async fn it_registers_with_its_slots() {
@@ -155,4 +159,21 @@ async fn stopping_says_goodbye_to_everybody() {
     };
     assert!(reason.contains("shutting down"), "{reason}");
     assert!(matches!(job_master.next().await, Seen::TaskManagerLeft(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_master_that_ends_for_good_leaves_no_slot_behind() {
+    let world = World::start();
+    let (mut resource_manager, job_master) = world.job(Offers::Accept).await;
+    let tell = |cause: FailureCause| {
+        let token = job_master.token;
+        world.gateway.disconnect_job_master(JOB, token, cause)
+    };
+    tell(FailureCause::new(FailureKind::Cluster, "the job has ended")).unwrap();
+    let freed = resource_manager.first(|seen| match seen {
+        Seen::SlotAvailable(slot, allocation) => Some((slot, allocation)),
+        _ => None,
+    });
+    assert_eq!(freed.await, (0, allocation(0)));
+    is(world.slot(0).await, SlotState::Free);
 }
