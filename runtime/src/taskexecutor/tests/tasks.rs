@@ -157,10 +157,10 @@ async fn what_cannot_run_is_refused_and_leaves_nothing() {
     let token = job_master.token;
     let mut foreign = deployment("idle");
     foreign.execution.job = JobId::from_u128(8);
-    assert_eq!(refusal(&world, token, foreign).await, "failure.cluster");
+    assert_eq!(refusal(&world, token, foreign).await, "failure.transport");
     let former = FencingToken::random();
     let refused = refusal(&world, former, deployment("idle")).await;
-    assert_eq!(refused, "failure.cluster");
+    assert_eq!(refused, "failure.transport");
     let mut homeless = deployment("idle");
     homeless.allocation = allocation(1);
     assert_eq!(refusal(&world, token, homeless).await, "slot.not_found");
