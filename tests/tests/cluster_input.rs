@@ -1,10 +1,5 @@
 //! What the `cluster` command says to wrong input and to whoever stops it: an exit code and one clear line.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests, which fail by panicking"
-)]
-
 use std::{
     fs,
     net::{TcpListener, UdpSocket},

@@ -147,7 +147,13 @@ impl Dispatcher {
         let Some(running) = self.running.remove(&job) else {
             return;
         };
-        let finished = finished.unwrap_or_else(|| crashed(job, &running.name));
+        let finished = finished.unwrap_or_else(|| {
+            // What it asked for and held is of no use to anybody.
+            if let Err(error) = self.resource_manager.release_job(job) {
+                tracing::warn!(%job, %error, "the slots of a crashed job are not released");
+            }
+            crashed(job, &running.name)
+        });
         tracing::info!(%job, state = %finished.status.state, "job ended");
         self.finished.add(now(), running.number, finished);
         self.schedule_expiry(cx);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::task::JoinSet;
+
 use super::endpoint::Dispatcher;
 use crate::{
     gateways::{ClusterStatus, DispatcherGateway, ResultChunk},
@@ -80,21 +82,22 @@ impl DispatcherGateway for Dispatcher {
         let calls: Vec<_> = self
             .running
             .values()
-            .map(|job| (job.number, job.gateway.status()))
+            .map(|job| {
+                let (number, call) = (job.number, job.gateway.status());
+                async move { (number, call.await) }
+            })
             .collect();
-        let asked = async move {
-            let mut statuses = Vec::new();
-            for (number, call) in calls {
-                // A JobMaster that does not answer has just ended.
-                statuses.extend(call.await.ok().map(|status| (number, status)));
-            }
-            (overview.await, statuses)
-        };
+        let asked = async move { tokio::join!(overview, JoinSet::from_iter(calls).join_all()) };
         let (reply, answer) = Answer::deferred();
         cx.spawn(asked, move |this, _, (overview, running)| {
-            let mut jobs: BTreeMap<u64, JobStatus> = running.into_iter().collect();
+            let mut jobs: BTreeMap<u64, JobStatus> = running
+                .into_iter()
+                // A JobMaster that does not answer has just ended.
+                .filter_map(|(number, status)| Some((number, status.ok()?)))
+                .collect();
             let finished = this.finished.statuses();
             jobs.extend(finished.map(|(number, status)| (number, status.clone())));
+            bound_tasks(&mut jobs, MAX_LISTED_TASKS);
             let connections = (this.connections)();
             reply.send(
                 overview
@@ -110,6 +113,19 @@ impl DispatcherGateway for Dispatcher {
     }
 }
 
+/// Leaves out the tasks of the oldest jobs, whatever is beyond so many.
+fn bound_tasks(jobs: &mut BTreeMap<u64, JobStatus>, mut left: usize) {
+    for status in jobs.values_mut().rev() {
+        match left.checked_sub(status.tasks.len()) {
+            Some(rest) => left = rest,
+            None => {
+                left = 0;
+                status.tasks = Vec::new();
+            }
+        }
+    }
+}
+
 fn unknown(job: JobId) -> HandlerError {
     HandlerError::new(
         "dispatcher.unknown_job",
@@ -122,3 +138,50 @@ fn unknown(job: JobId) -> HandlerError {
 
 /// More than the encoding of a [`ResultChunk`] adds to its bytes.
 const CHUNK_OVERHEAD_BYTES: u32 = 64;
+/// Tasks in one [`ClusterStatus`]: at some 150 bytes each well below the default frame limit of 10 MiB.
+const MAX_LISTED_TASKS: usize = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::{ExecutionId, VertexId},
+        job::{JobState, TaskMetrics, TaskState, TaskStatus},
+    };
+
+    fn job(tasks: u32) -> JobStatus {
+        let id = JobId::from_u128(1);
+        let task = |subtask| TaskStatus {
+            execution: ExecutionId {
+                job: id,
+                vertex: VertexId(0),
+                subtask,
+                attempt: 0,
+            },
+            name: "v".to_owned(),
+            state: TaskState::Running,
+            task_manager: None,
+            metrics: TaskMetrics::default(),
+        };
+        JobStatus {
+            id,
+            name: "j".to_owned(),
+            state: JobState::Running,
+            restarts: 0,
+            failure: None,
+            tasks: (0..tasks).map(task).collect(),
+            totals: TaskMetrics::default(),
+            connections: 0,
+            duration_ms: 0,
+            result_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn the_tasks_of_the_oldest_jobs_are_left_out_where_there_are_too_many() {
+        let mut jobs: BTreeMap<u64, JobStatus> = (1..).zip([1, 5, 2, 3].map(job)).collect();
+        bound_tasks(&mut jobs, 6);
+        let left: Vec<usize> = jobs.values().map(|status| status.tasks.len()).collect();
+        assert_eq!(left, [0, 0, 2, 3]);
+    }
+}

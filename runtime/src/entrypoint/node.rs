@@ -265,8 +265,9 @@ fn resource_id(
     if identity.cluster() != config.cluster.id {
         return refuse(format!("cluster.id is {:?}", config.cluster.id));
     }
-    // A client may use the files of the node beside it.
-    if role != Role::Client && identity.role() != role {
+    // A JobManager with another role would start and be refused by everybody. Others hear a refusal from the JobManager,
+    // whose log then has it, too.
+    if role == Role::JobManager && identity.role() != role {
         return refuse(format!("this is a {role}"));
     }
     match &config.node.id {

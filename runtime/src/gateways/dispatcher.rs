@@ -43,7 +43,8 @@ pub struct ResultChunk {
 pub struct ClusterStatus {
     /// Registered TaskManagers, by id.
     pub task_managers: Vec<TaskManagerStatus>,
-    /// Jobs that run, and finished ones that are still kept; the oldest first.
+    /// Jobs that run, and finished ones that are still kept; the oldest first. The tasks of the oldest are left out
+    /// where all together are too many for one answer.
     pub jobs: Vec<JobStatus>,
     /// Connections that the JobManager's node has.
     pub connections: Vec<super::ConnectionReport>,

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 pub use config::JobManagerConfig;
 
-pub(crate) use caller::check_caller;
+pub(crate) use caller::{check_address, check_caller};
 pub(crate) use watch::Watch;
 
 use crate::{

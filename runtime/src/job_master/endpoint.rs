@@ -140,11 +140,7 @@ impl JobMaster {
                     }
                 });
             }
-            GraphAction::RestartAt(at) => {
-                cx.schedule(at.saturating_duration_since(now()), |this, cx| {
-                    this.on_event(cx, GraphEvent::RestartDue);
-                });
-            }
+            GraphAction::RestartAt(at) => self.restart_at(cx, at),
             GraphAction::End(state) => self.end(cx, state),
         }
     }

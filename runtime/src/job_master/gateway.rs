@@ -11,7 +11,7 @@ use crate::{
     },
     ids::{AllocationId, ExecutionId},
     job::{FailureCause, JobState, JobStatus, TaskMetrics, TaskState},
-    job_manager::check_caller,
+    job_manager::{check_address, check_caller},
     rpc::{Answer, Context, HandlerError},
 };
 
@@ -29,11 +29,8 @@ impl JobMasterGateway for JobMaster {
                 "this is the JobMaster of job {}, not of {}",
                 self.job, registration.job
             ))
-        } else if registration.address.peer().is_some_and(|peer| *peer != id) {
-            Some(format!(
-                "{} is not an address of {id}",
-                registration.address
-            ))
+        } else if let Err(error) = check_address(cx, &registration.address, &id) {
+            Some(error.to_string())
         } else if self.graph.state().is_terminal() {
             Some(format!("job {} has ended", self.job))
         } else {
@@ -43,6 +40,7 @@ impl JobMasterGateway for JobMaster {
             return Answer::ok(RegistrationResponse::Rejected { reason });
         }
         if self.task_managers.is_registered(&id, registration.session) {
+            self.on_registered_again(cx, id);
             return Answer::ok(RegistrationResponse::Accepted(self.welcome()));
         }
         let Some(connect) = self.task_managers.begin_connect(&id) else {

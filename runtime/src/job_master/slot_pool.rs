@@ -159,6 +159,11 @@ impl SlotPool {
         held
     }
 
+    /// A TaskManager that was lost is there again: it may be chosen.
+    pub(crate) fn on_task_manager_registered(&mut self, task_manager: &ResourceId) {
+        self.lost.remove(task_manager);
+    }
+
     /// A TaskManager says that it cannot serve a slot. Says whether the job held or awaited it.
     pub(crate) fn on_slot_failed(
         &mut self,

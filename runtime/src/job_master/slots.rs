@@ -78,7 +78,12 @@ impl JobMaster {
             .with_deadline(Deadline::After(OVERVIEW_TIMEOUT))
             .overview();
         cx.spawn(overview, |this, cx, overview| {
-            if !this.pool.is_waiting() {
+            // The slots may have come in the meantime, and another wait may have begun.
+            if this
+                .pool
+                .next_deadline()
+                .is_none_or(|deadline| now() < deadline)
+            {
                 return;
             }
             let text = overview.as_ref().map_err(ToString::to_string);

@@ -6,6 +6,7 @@ use std::{
 };
 
 use thalweg_transport::{ResourceId, now};
+use tokio::task::JoinSet;
 
 use super::{endpoint::JobMaster, execution_graph::GraphEvent};
 use crate::{
@@ -138,6 +139,7 @@ impl JobMaster {
             }
         });
         tracing::debug!(job = %self.job, task_manager = %id, "TaskManager registered at its JobMaster");
+        self.pool.on_task_manager_registered(&id);
         self.task_managers.watch.begin(now(), &id);
         self.task_managers.connected.insert(
             id,
@@ -149,6 +151,52 @@ impl JobMaster {
             },
         );
         RegistrationResponse::Accepted(self.welcome())
+    }
+
+    /// The same process registers again: it has lost its connection to this JobMaster, and with it its tasks.
+    pub(super) fn on_registered_again(&mut self, cx: &mut Context<Self>, id: ResourceId) {
+        let event = GraphEvent::TaskManagerLost {
+            task_manager: id,
+            reason: "it had lost its connection to the JobMaster".to_owned(),
+        };
+        self.on_event(cx, event);
+    }
+
+    /// Begins the next attempt at this time, but not before every TaskManager has shown that it lives.
+    ///
+    /// A task may notice a dead TaskManager before the JobMaster does; without the question the next attempt would be
+    /// sent there. One that does not answer, which a submission would not be either, is given up.
+    pub(super) fn restart_at(&mut self, cx: &mut Context<Self>, at: Instant) {
+        let calls: Vec<_> = self
+            .task_managers
+            .connected
+            .iter()
+            .map(|(id, connected)| {
+                let call = connected.gateway.heartbeat_from_job_master(
+                    self.job,
+                    self.token,
+                    self.pool.allocations_at(id),
+                );
+                let (id, connect) = (id.clone(), connected.connect);
+                async move { (id, connect, call.await) }
+            })
+            .collect();
+        let asked = async move {
+            let answers = JoinSet::from_iter(calls).join_all().await;
+            tokio::time::sleep_until(at.into()).await;
+            answers
+        };
+        cx.spawn(asked, move |this, cx, answers| {
+            for (id, connect, answer) in answers {
+                let current = this.task_managers.connected.get(&id);
+                if let Err(error) = answer
+                    && current.is_some_and(|current| current.connect == connect)
+                {
+                    this.disconnect(cx, &id, &error.to_string());
+                }
+            }
+            this.on_event(cx, GraphEvent::RestartDue);
+        });
     }
 
     pub(super) fn welcome(&self) -> JobMasterAccepted {

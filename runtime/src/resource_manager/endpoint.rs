@@ -197,7 +197,8 @@ impl ResourceManager {
                     let Some(registered) = self.registered.get(&id) else {
                         continue;
                     };
-                    let cause = FailureCause::new(FailureKind::Cluster, "the slot was taken back");
+                    let cause =
+                        FailureCause::new(FailureKind::Resources, "the slot was taken back");
                     let call = registered.gateway.free_slot(allocation, cause);
                     cx.spawn(call, move |_, _, result| {
                         if let Err(error) = result {

@@ -1,6 +1,6 @@
 //! What others ask of the ResourceManager.
 
-use thalweg_transport::now;
+use thalweg_transport::{ResourceId, now};
 
 use super::endpoint::ResourceManager;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
         TaskExecutorRegistration, TaskManagerStatus,
     },
     ids::{AllocationId, InstanceId, JobId},
-    job_manager::check_caller,
+    job_manager::{check_address, check_caller},
     rpc::{Answer, Context},
 };
 
@@ -24,8 +24,8 @@ impl ResourceManagerGateway for ResourceManager {
             let reason = error.to_string();
             return Answer::ok(RegistrationResponse::Rejected { reason });
         }
-        if registration.address.peer().is_some_and(|peer| *peer != id) {
-            let reason = format!("{} is not an address of {id}", registration.address);
+        if let Err(error) = check_address(cx, &registration.address, &id) {
+            let reason = error.to_string();
             return Answer::ok(RegistrationResponse::Rejected { reason });
         }
         if let Some(known) = self.registered.get(&id)
@@ -61,14 +61,7 @@ impl ResourceManagerGateway for ResourceManager {
         instance: InstanceId,
         reason: String,
     ) {
-        let id = self
-            .registered
-            .iter()
-            .find(|(_, registered)| registered.instance == instance)
-            .map(|(id, _)| id.clone());
-        if let Some(id) = id
-            && check_caller(cx, &id).is_ok()
-        {
+        if let Some(id) = self.calling(cx, instance) {
             self.on_left(cx, &id, instance, &reason);
         }
     }
@@ -80,8 +73,10 @@ impl ResourceManagerGateway for ResourceManager {
         slot: u32,
         allocation: AllocationId,
     ) {
-        let actions = self.slots.on_slot_available(instance, slot, allocation);
-        self.perform(cx, actions);
+        if self.calling(cx, instance).is_some() {
+            let actions = self.slots.on_slot_available(instance, slot, allocation);
+            self.perform(cx, actions);
+        }
     }
 
     fn request_slots(&mut self, cx: &mut Context<Self>, request: SlotsRequest) -> Answer<()> {
@@ -98,6 +93,15 @@ impl ResourceManagerGateway for ResourceManager {
 
     fn overview(&mut self, _cx: &mut Context<Self>) -> Answer<Vec<TaskManagerStatus>> {
         Answer::ok(self.statuses())
+    }
+}
+
+impl ResourceManager {
+    /// The TaskManager of a registration, if the caller may speak for it.
+    fn calling(&self, cx: &Context<Self>, instance: InstanceId) -> Option<ResourceId> {
+        let mut registered = self.registered.iter();
+        let (id, _) = registered.find(|(_, registered)| registered.instance == instance)?;
+        check_caller(cx, id).is_ok().then(|| id.clone())
     }
 }
 

@@ -312,13 +312,24 @@ impl ShuffleEnvironment {
 
     /// Releases everything that the tasks of a job have produced here.
     pub fn release_job(&self, job: JobId) {
+        self.release_if(|execution| execution.job == job);
+    }
+
+    /// Releases what attempts of a job before this one have produced here: a task that had finished when its attempt
+    /// failed has left its buffers to consumers that never come.
+    pub(crate) fn release_attempts_before(&self, attempt: ExecutionId) {
+        self.release_if(|execution| {
+            execution.job == attempt.job && execution.attempt < attempt.attempt
+        });
+    }
+
+    fn release_if(&self, released: impl Fn(&ExecutionId) -> bool) {
         let executions: Vec<_> = {
             let state = self.0.lock();
-            let of_job = state
-                .produced
-                .keys()
-                .filter(|execution| execution.job == job);
-            of_job.copied().collect()
+            let keys = state.produced.keys();
+            keys.filter(|&execution| released(execution))
+                .copied()
+                .collect()
         };
         for execution in executions {
             self.release_execution(execution);

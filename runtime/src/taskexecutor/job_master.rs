@@ -238,7 +238,9 @@ impl TaskExecutor {
             "TaskManager {} lost the JobMaster: {reason}",
             self.config.id
         );
-        self.part_from_job_master(cx, job, &FailureCause::new(FailureKind::Cluster, text));
+        // Not of kind Cluster: a JobMaster that is still there may start the job again.
+        let cause = FailureCause::new(FailureKind::Transport, text);
+        self.part_from_job_master(cx, job, &cause);
         let again = self.jobs.get_mut(job).and_then(|entry| {
             let registration = &mut entry.services_mut().registration;
             registration.reconnect().ok()

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use thalweg_transport::BoxFuture;
 
-use super::error::job_master_lost;
+use super::error::job_master_failed;
 use crate::{
     gateways::{JobMasterClient, PartitionKey, TaskStateUpdate},
     ids::ExecutionId,
-    job::{FailureKind, TaskState},
+    job::TaskState,
     rpc::RpcError,
     task::TaskError,
 };
@@ -42,18 +42,8 @@ impl TaskReporter for JobMasterClient {
     ) -> BoxFuture<'static, Result<(), TaskError>> {
         let call = self.add_task_result(execution, sequence, piece);
         Box::pin(async move {
-            call.await.map_err(|error| match &error {
-                RpcError::Handler(refusal) => {
-                    TaskError::of_kind(FailureKind::Limit, refusal.to_string())
-                }
-                RpcError::TooLarge { .. } => {
-                    TaskError::of_kind(FailureKind::Limit, error.to_string())
-                }
-                _ => {
-                    let cause = job_master_lost("the JobMaster did not take the result", &error);
-                    TaskError::of_kind(cause.kind, cause.message)
-                }
-            })
+            call.await
+                .map_err(|error| job_master_failed("the JobMaster did not take the result", &error))
         })
     }
 

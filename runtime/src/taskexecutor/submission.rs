@@ -33,7 +33,7 @@ impl TaskExecutor {
         let job = execution.job;
         let Some(link) = self.link(job) else {
             let text = format!("task {execution}: no connection to the JobMaster of its job");
-            return Err(error::wrong_job_master(text).retryable());
+            return Err(error::wrong_job_master(text));
         };
         if link.token != token {
             let text = format!("task {execution} comes from a former JobMaster of its job");
@@ -55,6 +55,7 @@ impl TaskExecutor {
         self.slots
             .add_task(deployment.allocation, execution)
             .map_err(|error| error::slot(&error))?;
+        self.services.shuffle.release_attempts_before(execution);
         let setup = TaskSetup {
             deployment,
             registry,

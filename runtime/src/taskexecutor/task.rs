@@ -18,7 +18,7 @@ use tokio::runtime::Builder;
 use tracing::Instrument;
 
 use super::{
-    error::job_master_lost,
+    error::job_master_failed,
     lifecycle::{Ending, TaskLifecycle},
     reporter::TaskReporter,
 };
@@ -159,8 +159,7 @@ impl RunningTask {
         }
         let report = self.0.reporter.report(self.update(phase, None));
         self.0.cancellation.run(report).await?.map_err(|error| {
-            let cause = job_master_lost(&format!("the JobMaster did not hear of {phase}"), &error);
-            TaskError::of_kind(cause.kind, cause.message)
+            job_master_failed(&format!("the JobMaster did not hear of {phase}"), &error)
         })
     }
 

@@ -354,3 +354,24 @@ async fn a_stop_fails_running_jobs_and_tells_the_task_managers() {
     assert!(cluster.manager.dispatcher().job_status(job).await.is_err());
     cluster.service.close(Duration::from_secs(5)).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_go_to_a_task_manager_that_does_not_answer() {
+    let cluster = Cluster::start();
+    let fails = first(Behaviour::Fail, Behaviour::Finish);
+    let _a = cluster.task_manager("tm-1", 2, fails).await;
+    let b = cluster
+        .task_manager("tm-2", 2, always(Behaviour::Finish))
+        .await;
+    *b.shared.silent.lock().unwrap() = true;
+    let job = cluster.submit(graph(2)).await;
+    let status = cluster.end(job).await;
+    assert_eq!((status.state, status.restarts), (JobState::Finished, 1));
+    assert_eq!((b.shared.saw("#0"), b.shared.saw("#1")), (2, 0));
+    assert_eq!(b.shared.saw("gave TaskManager tm-2 up"), 1);
+    assert!(
+        status.duration_ms < 20_000,
+        "{} ms: one call without an answer, no heartbeat time-out",
+        status.duration_ms
+    );
+}

@@ -3,7 +3,7 @@
 use thalweg_transport::{Node, mem::MemNetwork};
 
 use super::*;
-use crate::rpc::{RpcConfig, tests as rpc};
+use crate::rpc::{RpcAddress, RpcConfig, tests as rpc};
 
 struct Network {
     network: MemNetwork,
@@ -107,11 +107,19 @@ async fn a_registration_must_come_from_the_node_that_it_names() {
         id: id("tm-2"),
         ..registration
     };
-    let answer = manager.register_task_executor(other).await;
-    let Ok(RegistrationResponse::Rejected { reason }) = answer else {
-        panic!("{answer:?}");
-    };
-    assert!(reason.ends_with("is not an address of tm-2"), "{reason}");
+    let nameless =
+        RpcAddress::remote(None, other.address.host_port().unwrap(), "taskexecutor").unwrap();
+    for address in [other.address.clone(), nameless] {
+        let other = TaskExecutorRegistration {
+            address,
+            ..other.clone()
+        };
+        let answer = manager.register_task_executor(other).await;
+        let Ok(RegistrationResponse::Rejected { reason }) = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(reason.ends_with("is not an address of tm-2"), "{reason}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

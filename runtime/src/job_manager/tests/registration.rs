@@ -109,7 +109,13 @@ async fn a_second_registration_at_a_job_is_acknowledged_and_a_new_session_replac
     let again = registration(&fake, job, fake.session);
     let answer = master.register_task_manager(again).await.unwrap();
     assert!(matches!(answer, RegistrationResponse::Accepted(_)));
-    assert_eq!(cluster.status(job).await.state, JobState::Running);
+    let status = cluster.wait(job, |status| status.restarts == 1).await;
+    assert_eq!(
+        status.failure.unwrap().message,
+        "TaskManager tm-1 was lost: it had lost its connection to the JobMaster",
+        "a TaskManager that has to register again has stopped its tasks"
+    );
+    cluster.running(job).await;
 
     let wrong = registration(&fake, JobId::random(), fake.session);
     let answer = master.register_task_manager(wrong).await.unwrap();
@@ -120,7 +126,7 @@ async fn a_second_registration_at_a_job_is_acknowledged_and_a_new_session_replac
 
     let new = registration(&fake, job, SessionId::random());
     master.register_task_manager(new).await.unwrap();
-    let status = cluster.wait(job, |status| status.failure.is_some()).await;
+    let status = cluster.wait(job, |status| status.restarts == 2).await;
     let failure = status.failure.unwrap();
     assert!(
         failure.message.contains("replaced by another process"),

@@ -97,6 +97,15 @@ fn status(name: &str, total: u32, free: u32) -> TaskManagerStatus {
 }
 
 #[test]
+fn a_lost_task_manager_that_is_there_again_is_not_avoided() {
+    let mut pool = Pool::full();
+    assert!(pool.lose("tm-2"));
+    assert_eq!(pool.pool.avoid(pool.now).len(), 1);
+    pool.pool.on_task_manager_registered(&tm("tm-2"));
+    assert!(pool.pool.avoid(pool.now).is_empty());
+}
+
+#[test]
 fn a_pool_is_complete_when_every_slot_was_offered() {
     let mut pool = Pool::new();
     assert!(!pool.pool.is_waiting());

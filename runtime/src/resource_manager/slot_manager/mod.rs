@@ -178,7 +178,9 @@ impl SlotManager {
     }
 
     /// Takes a job's request; it replaces an earlier one of the same job. Allocations that were given already are left
-    /// as they are, those that are not asked for any more and were not confirmed are taken back.
+    /// as they are: one that is not asked for any more may be held by the job before its TaskManager has confirmed it,
+    /// and one that the job does not want is refused when it is offered. Only what is asked for and is at an avoided
+    /// TaskManager is taken back.
     #[must_use]
     pub(crate) fn on_request(&mut self, now: Instant, request: SlotsRequest) -> Vec<SlotAction> {
         let avoid: Vec<(ResourceId, Instant)> = request
@@ -206,20 +208,19 @@ impl SlotManager {
                 let Some(owner) = state.owner().filter(|owner| owner.job == request.job) else {
                     continue;
                 };
-                let wanted = open.contains_key(&owner.allocation) && !avoided;
-                let is_pending = matches!(state, Slot::Pending(_));
-                if wanted {
-                    if let Some(need) = open.remove(&owner.allocation)
-                        && is_pending
-                    {
-                        pending.insert(owner.allocation, need);
-                    }
-                } else if is_pending || open.contains_key(&owner.allocation) {
+                if !open.contains_key(&owner.allocation) {
+                    continue;
+                }
+                if avoided {
                     *state = Slot::Suspect;
                     actions.push(SlotAction::Free {
                         task_manager: id.clone(),
                         allocation: owner.allocation,
                     });
+                } else if let Some(need) = open.remove(&owner.allocation)
+                    && matches!(state, Slot::Pending(_))
+                {
+                    pending.insert(owner.allocation, need);
                 }
             }
         }

@@ -254,12 +254,18 @@ fn a_repeated_request_asks_only_for_what_is_not_there() {
 }
 
 #[test]
-fn a_replaced_request_takes_back_what_it_no_longer_wants() {
+fn a_replaced_request_leaves_what_its_job_may_hold_already() {
     let mut slots = Slots::new(&[3]);
     slots.request(request(1, &[(11, 0), (12, 0)]));
     slots.confirm(1, 11);
-    assert_eq!(slots.request(request(1, &[(13, 0)])), "-12@tm-1 13@tm-1/2");
-    assert_eq!(slots.owners(1), "11 . 13", "11 is held by the job");
+    assert_eq!(slots.request(request(1, &[(13, 0)])), "13@tm-1/2");
+    assert_eq!(
+        slots.owners(1),
+        "11 12 13",
+        "12 was offered, its confirmation is late"
+    );
+    assert_eq!(slots.available(1, 1, 12), "", "the job refused it");
+    assert_eq!(slots.owners(1), "11 . 13");
 }
 
 #[test]

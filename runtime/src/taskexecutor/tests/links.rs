@@ -143,7 +143,7 @@ async fn a_silent_job_master_is_lost_and_registered_at_again() {
         Seen::TaskManagerLeft(cause) => Some(cause),
         _ => None,
     });
-    assert_eq!(left.await.kind, FailureKind::Cluster);
+    assert_eq!(left.await.kind, FailureKind::Transport);
     assert_eq!((thalweg_transport::now() - last).as_secs(), 50);
     assert!(matches!(job_master.next().await, Seen::TaskManager(_)));
     assert!(matches!(job_master.next().await, Seen::Offered(_)));

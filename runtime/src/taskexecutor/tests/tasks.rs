@@ -157,10 +157,10 @@ async fn what_cannot_run_is_refused_and_leaves_nothing() {
     let token = job_master.token;
     let mut foreign = deployment("idle");
     foreign.execution.job = JobId::from_u128(8);
-    assert_eq!(refusal(&world, token, foreign).await, "failure.cluster");
+    assert_eq!(refusal(&world, token, foreign).await, "failure.transport");
     let former = FencingToken::random();
     let refused = refusal(&world, former, deployment("idle")).await;
-    assert_eq!(refused, "failure.cluster");
+    assert_eq!(refused, "failure.transport");
     let mut homeless = deployment("idle");
     homeless.allocation = allocation(1);
     assert_eq!(refusal(&world, token, homeless).await, "slot.not_found");
@@ -301,4 +301,19 @@ async fn stopping_waits_for_the_tasks() {
     let (_, update) = ending(&mut job_master).await;
     assert_eq!(update.failure.unwrap().kind, FailureKind::Cluster);
     assert_eq!(world.shuffle.stats().pool.used, 0);
+}
+
+#[tokio::test]
+async fn what_a_failed_attempt_has_left_is_released_by_the_next_one() {
+    let world = World::start();
+    let (_rm, mut job_master) = world.job(Offers::Accept).await;
+    let [source, _] = pipeline(10, "count");
+    world.submit(&job_master, source).await;
+    let (_, update) = ending(&mut job_master).await;
+    assert_eq!(update.state, TaskState::Finished);
+    assert_eq!(world.shuffle.stats().partitions, 1, "its consumer may come");
+    let mut next = deployment("idle");
+    next.execution.attempt = 1;
+    world.submit(&job_master, next).await;
+    assert_eq!(world.shuffle.stats().partitions, 0);
 }

@@ -77,10 +77,9 @@ impl World {
             for state in task_manager.slots.values() {
                 if let Slot::Pending(owner) = state {
                     assert!(seen.insert(owner.allocation), "{id}: assigned twice");
-                    let request = &self.manager.requests.get(&owner.job);
-                    let awaited = request
-                        .is_some_and(|request| request.pending.contains_key(&owner.allocation));
-                    assert!(awaited || request.is_none());
+                    let request = self.manager.requests.get(&owner.job);
+                    let open = request.is_some_and(|r| r.open.contains_key(&owner.allocation));
+                    assert!(!open, "{id}: what is being assigned is not asked for");
                 }
             }
         }
