@@ -9,7 +9,7 @@ use std::{
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{Local, dial::Dial, lease::Claim, live::LiveConnection, warnings::FailureClass};
+use super::{Local, dial::Dial, lease::Claim, live::LiveConnection};
 use crate::{
     addr::ConnectionId,
     clock::now,
@@ -18,6 +18,7 @@ use crate::{
     handler::TransportError,
     proto::registry::{Action, CloseCause, Event, LinkId, Refused, Registry, WaiterId},
     shutdown::Shutdown,
+    warnings::FailureClass,
 };
 
 /// The connections that a node dialled.
