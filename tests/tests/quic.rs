@@ -318,6 +318,110 @@ fn peers_prove_their_address_when_many_shake_hands() {
 }
 
 #[test]
+fn silent_peers_on_all_places_make_way_for_a_good_one() {
+    run_check(async {
+        let backend = QuicBackend::new(Profile::Lan);
+        let authority = TestAuthority::new("silent");
+        let mut config = TransportConfig::default();
+        config.max_handshakes = 3;
+        config.handshake_timeout = DEADLINE * 3;
+        let server = QuicTransport::new(&config, Arc::new(authority.node("jm"))).unwrap();
+        let mut listener = server.listen(&any_port()).await.unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..6 {
+            silent.push(backend.dial_silently(listener.local_addr()).await);
+        }
+        let client = transport(authority.node("tm"));
+        let (dialled, accepted) = connect(&client, &mut listener).await;
+        accepted.unwrap();
+        dialled.unwrap();
+    });
+}
+
+/// Runs one side of a connection on a runtime that is gone as soon as it is done.
+fn on_a_thread<F: Future<Output = ()>>(side: impl FnOnce() -> F + Send + 'static) {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(side());
+    });
+}
+
+async fn hears_of_the_end(connection: &QuicConnection) {
+    let end = tokio::time::timeout(DEADLINE, connection.closed()).await;
+    let ConnectionError::ClosedByPeer { code, reason } = end.unwrap() else {
+        panic!("the peer did not hear of the end");
+    };
+    assert_eq!(
+        (code, reason.as_str()),
+        (ErrorCode::SHUTTING_DOWN, "good night")
+    );
+}
+
+#[test]
+fn a_close_goes_out_before_the_runtime_of_the_listener_ends() {
+    run_check(async {
+        let authority = TestAuthority::new("drained");
+        let (server, client) = (
+            transport(authority.node("jm")),
+            transport(authority.node("tm")),
+        );
+        let (tell, address) = tokio::sync::oneshot::channel();
+        on_a_thread(move || async move {
+            let mut listener = server.listen(&any_port()).await.unwrap();
+            tell.send(listener.local_addr()).unwrap();
+            let connection = listener.accept().await.unwrap();
+            drop(listener);
+            connection.close(ErrorCode::SHUTTING_DOWN, "good night");
+            server.drained().await;
+        });
+        let dialled = client.connect(address.await.unwrap(), None).await.unwrap();
+        hears_of_the_end(&dialled).await;
+    });
+}
+
+#[test]
+fn a_close_goes_out_before_the_runtime_of_the_dialler_ends() {
+    run_check(async {
+        let authority = TestAuthority::new("drained");
+        let (server, client) = (
+            transport(authority.node("jm")),
+            transport(authority.node("tm")),
+        );
+        let mut listener = server.listen(&any_port()).await.unwrap();
+        let address = listener.local_addr();
+        on_a_thread(move || async move {
+            let connection = client.connect(address, None).await.unwrap();
+            connection.close(ErrorCode::SHUTTING_DOWN, "good night");
+            client.drained().await;
+        });
+        let accepted = tokio::time::timeout(DEADLINE, listener.accept()).await;
+        hears_of_the_end(&accepted.unwrap().unwrap()).await;
+    });
+}
+
+#[test]
+fn the_port_is_free_when_listener_and_connections_are_gone() {
+    run_check(async {
+        let authority = TestAuthority::new("port");
+        let server = transport(authority.node("jm"));
+        let mut listener = server.listen(&any_port()).await.unwrap();
+        let bind = BindAddr::single(listener.local_addr());
+        let client = transport(authority.node("tm"));
+        let (dialled, accepted) = connect(&client, &mut listener).await;
+        drop((listener, dialled, accepted));
+        let bound = tokio::time::timeout(DEADLINE, async {
+            while server.listen(&bind).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        bound.await.unwrap();
+    });
+}
+
+#[test]
 fn a_bad_configuration_is_refused_before_any_socket() {
     let authority = TestAuthority::new("config");
     let mut config = TransportConfig::default();

@@ -8,6 +8,7 @@ mod connections;
 mod error;
 pub mod exchange;
 mod handler;
+mod handshakes;
 mod identity;
 mod link;
 pub mod mem;
@@ -18,6 +19,7 @@ mod shutdown;
 mod stream;
 pub mod tcp;
 mod transport;
+mod warnings;
 
 pub use addr::{BindAddr, ConnectionId, resolve};
 pub use clock::now;

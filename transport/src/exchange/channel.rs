@@ -1,6 +1,6 @@
 //! One channel of a gate: where it gets its items, what is queued, and its credit.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, task::Waker};
 
 use bytes::Bytes;
 
@@ -38,6 +38,10 @@ pub enum ChannelSource {
 pub(super) struct Channel {
     pub(super) source: ChannelSource,
     pub(super) queue: VecDeque<(DataType, Bytes)>,
+    /// What the events in the queue cost, which have no credit to bound them.
+    event_bytes: usize,
+    /// The task of a remote channel, while it waits for the consumer to take events.
+    pub(super) receiver: Option<Waker>,
     pub(super) credit: ReceiverCredit,
     /// A local channel's view; absent while the consumer uses it outside the lock.
     pub(super) view: Option<Box<dyn SubpartitionView>>,
@@ -62,6 +66,8 @@ impl Channel {
         Self {
             source,
             queue: VecDeque::new(),
+            event_bytes: 0,
+            receiver: None,
             credit: ReceiverCredit::new(exclusive),
             view: None,
             in_ready: false,
@@ -79,9 +85,33 @@ impl Channel {
 
     /// Takes items of a local view into the queue.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = Item>) {
-        let items = items.into_iter();
-        self.queue
-            .extend(items.map(|item| (item.data_type, item.payload)));
+        for item in items {
+            self.push(item.data_type, item.payload);
+        }
+    }
+
+    pub(super) fn push(&mut self, data_type: DataType, payload: Bytes) {
+        self.event_bytes += event_bytes(data_type, &payload);
+        self.queue.push_back((data_type, payload));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(DataType, Bytes)> {
+        let (data_type, payload) = self.queue.pop_front()?;
+        self.event_bytes -= event_bytes(data_type, &payload);
+        Some((data_type, payload))
+    }
+
+    /// Whether more may be received before the consumer has taken events.
+    pub(super) fn has_room(&self) -> bool {
+        self.event_bytes <= MAX_EVENT_QUEUE_BYTES
+    }
+}
+
+fn event_bytes(data_type: DataType, payload: &Bytes) -> usize {
+    if data_type.is_data() {
+        0
+    } else {
+        EVENT_OVERHEAD + payload.len()
     }
 }
 
@@ -156,3 +186,9 @@ impl Drop for CreditBuffer {
         }
     }
 }
+
+/// Events that wait in one channel: four of the longest, and what one read of the stream gives.
+const MAX_EVENT_QUEUE_BYTES: usize = 256 * 1024;
+
+/// What an event costs without its payload: its place in the queue, twice while that grows.
+const EVENT_OVERHEAD: usize = 2 * size_of::<(DataType, Bytes)>();

@@ -118,7 +118,12 @@ impl GateCore {
     ) -> Option<Result<BufferOrEvent, ExchangeError>> {
         let state = &mut *guard;
         let channel = &mut state.channels[index];
-        let (data_type, payload) = channel.queue.pop_front()?;
+        let (data_type, payload) = channel.pop()?;
+        let receiver = if channel.has_room() {
+            channel.receiver.take()
+        } else {
+            None
+        };
         let local = matches!(channel.source, ChannelSource::Local(_));
         let mut view = None;
         if data_type == DataType::EndOfPartition {
@@ -136,6 +141,7 @@ impl GateCore {
         drop(guard);
         drop(view);
         self.wake_credit(dirty);
+        wake(receiver);
         self.counters.on_consumed(data_type, payload.len(), local);
         let item = BufferOrEvent::from_wire(data_type, payload);
         Some(item.ok_or_else(|| ExchangeError::InvalidState {
@@ -268,19 +274,23 @@ impl GateCore {
         self.wake_credit(dirty);
     }
 
-    /// Queues what was received.
-    pub(super) fn deliver(&self, index: usize, items: &mut Vec<(DataType, Bytes)>) {
+    /// Queues what was received. Whether the channel has room for more.
+    pub(super) fn deliver(&self, index: usize, items: &mut Vec<(DataType, Bytes)>) -> bool {
         let mut guard = self.lock();
         let state = &mut *guard;
         if state.closed {
             drop(guard);
             items.clear();
-            return;
+            return true;
         }
         let ended = items
             .last()
             .is_some_and(|(data_type, _)| *data_type == DataType::EndOfPartition);
-        state.channels[index].queue.extend(items.drain(..));
+        let channel = &mut state.channels[index];
+        for (data_type, payload) in items.drain(..) {
+            channel.push(data_type, payload);
+        }
+        let has_room = channel.has_room();
         let mut surplus = Vec::new();
         let dirty = ended && state.end_credit_and_offer(index, &mut surplus);
         let waker = if state.set_ready(index) {
@@ -292,6 +302,7 @@ impl GateCore {
         drop(surplus);
         self.wake_credit(dirty);
         wake(waker);
+        has_room
     }
 
     /// A buffer comes back from the consumer.

@@ -1,7 +1,7 @@
 //! The partitions that this node produces, and the requests that came before their partition.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -14,14 +14,15 @@ use super::{
     view::{AvailabilityListener, ResultPartitionProvider, SubpartitionRequest, SubpartitionView},
 };
 use crate::{
-    proto::{ExecutionAttemptId, PartitionId},
+    proto::{ExecutionAttemptId, MAX_ERROR_BYTES, PartitionId},
     stream::BoxFuture,
 };
 
 /// The registry of a node's result partitions. Cloning is cheap; clones share it.
 ///
 /// A request for a partition that is not registered waits for it, at most `partition_request_timeout`. Dropping the
-/// request's future ends its wait and forgets it.
+/// request's future ends its wait and forgets it. A request that comes after its producer has failed hears the cause at
+/// once: the causes of the last 1,024 failures are kept, each until its partition is released by name.
 #[derive(Debug, Clone)]
 pub struct ResultPartitionManager {
     inner: Arc<ManagerInner>,
@@ -54,6 +55,7 @@ impl ResultPartitionManager {
         if state.partitions.contains_key(&key) {
             return Err(ExchangeError::AlreadyRegistered { partition: key.0 });
         }
+        state.failures.forget(&key);
         state.partitions.insert(key, partition.clone());
         let parked = state.unpark(&key);
         drop(state);
@@ -69,9 +71,9 @@ impl ResultPartitionManager {
     }
 
     /// Forgets the partition and frees what it holds. Its readers, and requests that wait for it, hear
-    /// [`ExchangeError::PartitionNotFound`]. An unknown one is ignored.
+    /// [`ExchangeError::PartitionNotFound`]. An unknown one is ignored; the cause of a failed one is forgotten.
     pub fn release_partition(&self, partition: PartitionId, producer: ExecutionAttemptId) {
-        let (found, parked) = self.inner.remove(&(partition, producer));
+        let (found, parked) = self.inner.remove(&(partition, producer), None);
         drop(parked);
         if let Some(found) = found {
             found.release(ExchangeError::PartitionNotFound { partition });
@@ -97,6 +99,7 @@ impl ResultPartitionManager {
         let partitions = std::mem::take(&mut state.partitions);
         let parked = std::mem::take(&mut state.parked);
         state.parked_count = 0;
+        state.failures = Failures::default();
         drop(state);
         drop(parked);
         for partition in partitions.into_values() {
@@ -132,7 +135,15 @@ impl ReleaseHook {
     /// Forgets the partition. What it holds is its own to free.
     pub fn release(&self) {
         if let Some(manager) = self.manager.upgrade() {
-            drop(manager.remove(&self.key));
+            drop(manager.remove(&self.key, None));
+        }
+    }
+
+    /// Forgets the partition, and remembers for requests that come later why its producer failed. The cause is cut to
+    /// what the wire carries.
+    pub fn fail(&self, cause: &str) {
+        if let Some(manager) = self.manager.upgrade() {
+            drop(manager.remove(&self.key, Some(cause)));
         }
     }
 }
@@ -159,6 +170,12 @@ impl ManagerInner {
             if let Some(partition) = state.partitions.get(&key) {
                 return Ok(partition.clone());
             }
+            if let Some(cause) = state.failures.causes.get(&key) {
+                return Err(ExchangeError::ProducerFailed {
+                    partition: request.partition,
+                    cause: cause.as_ref().to_owned(),
+                });
+            }
             if state.closed || state.parked_count >= MAX_PARKED {
                 return Err(not_found());
             }
@@ -175,8 +192,18 @@ impl ManagerInner {
         }
     }
 
-    fn remove(&self, key: &Key) -> (Option<Arc<dyn PartitionSource>>, Vec<Parked>) {
+    /// Takes a partition out, with the requests that wait for it; `failure` is what later requests hear.
+    fn remove(
+        &self,
+        key: &Key,
+        failure: Option<&str>,
+    ) -> (Option<Arc<dyn PartitionSource>>, Vec<Parked>) {
         let mut state = self.lock();
+        match failure {
+            Some(_) if state.closed => {}
+            Some(cause) => state.failures.remember(*key, cause),
+            None => state.failures.forget(key),
+        }
         (state.partitions.remove(key), state.unpark(key))
     }
 
@@ -190,6 +217,7 @@ struct State {
     partitions: HashMap<Key, Arc<dyn PartitionSource>>,
     parked: HashMap<Key, Vec<Parked>>,
     parked_count: usize,
+    failures: Failures,
     next: u64,
     closed: bool,
 }
@@ -211,6 +239,38 @@ impl State {
         let parked = self.parked.remove(key).unwrap_or_default();
         self.parked_count -= parked.len();
         parked
+    }
+}
+
+/// Why producers failed whose partitions are gone: a consumer that is deployed later than its producer fails would else
+/// wait for a partition that never comes.
+#[derive(Debug, Default)]
+struct Failures {
+    causes: HashMap<Key, Box<str>>,
+    /// Oldest first.
+    order: VecDeque<Key>,
+}
+
+impl Failures {
+    /// The first cause stays.
+    fn remember(&mut self, key: Key, cause: &str) {
+        if self.causes.contains_key(&key) {
+            return;
+        }
+        if self.order.len() >= MAX_FAILURES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.causes.remove(&oldest);
+        }
+        let cause = &cause[..cause.floor_char_boundary(MAX_ERROR_BYTES)];
+        self.causes.insert(key, cause.into());
+        self.order.push_back(key);
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if self.causes.remove(key).is_some() {
+            self.order.retain(|other| other != key);
+        }
     }
 }
 
@@ -249,3 +309,6 @@ impl Drop for Unpark<'_> {
 /// Requests that may wait in a node at the same time; each costs some hundred bytes. Beyond it a request is answered
 /// as if its time were over.
 const MAX_PARKED: usize = 65_536;
+
+/// Failed producers whose cause is kept: more than the slots of a node, at most 1 MiB of text.
+const MAX_FAILURES: usize = 1024;

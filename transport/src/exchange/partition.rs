@@ -124,8 +124,8 @@ impl ResultPartition {
         Ok(PartitionWriter::new(self.clone()))
     }
 
-    /// Ends it with an error: queued data is dropped, consumers and the writer hear
-    /// [`ExchangeError::ProducerFailed`], later requests find nothing.
+    /// Ends it with an error: queued data is dropped, and consumers hear [`ExchangeError::ProducerFailed`], those too
+    /// that request it later. A writer that waits for a buffer hears that the pool is closed.
     pub fn fail(&self, cause: &str) {
         PartitionSource::release(
             self,
@@ -134,8 +134,8 @@ impl ResultPartition {
                 cause: cause.to_owned(),
             },
         );
-        if let Some(release) = self.release.get() {
-            release.release();
+        if let Some(hook) = self.release.get() {
+            hook.fail(cause);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The task of a remote channel: requests the subpartition and receives it into the channel's buffers.
 
-use std::sync::Arc;
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use bytes::{Buf, Bytes};
 
@@ -84,7 +84,7 @@ impl RemoteChannel {
             consumer: self.consumer,
         };
         let stream = client.request_subpartition(&request).await?;
-        let guard = StopOnDrop {
+        let mut guard = StopOnDrop {
             recv: stream.recv,
             code: ErrorCode::CANCELLED,
         };
@@ -99,7 +99,6 @@ impl RemoteChannel {
             done: Vec::new(),
             ended: false,
         };
-        let mut guard = guard;
         let result = receiver.run(&mut guard.recv).await;
         let close = match &result {
             Ok(()) => Close::Finish,
@@ -173,8 +172,9 @@ impl Receiver<'_> {
                 since_yield += chunk.len();
                 self.on_bytes(std::mem::take(chunk))?;
             }
-            if !self.done.is_empty() {
-                self.core.deliver(self.index, &mut self.done);
+            let has_room = self.done.is_empty() || self.core.deliver(self.index, &mut self.done);
+            if !has_room && !self.ended {
+                self.core.room_for_events(self.index).await;
             }
             if since_yield >= YIELD_BYTES {
                 since_yield = 0;
@@ -288,6 +288,25 @@ impl Receiver<'_> {
 
     fn protocol(&self, reason: impl ToString) -> ExchangeError {
         ExchangeError::protocol(self.partition, reason)
+    }
+}
+
+impl GateCore {
+    /// Waits until the consumer has taken events. They cost no credit: a producer that sends them faster is held back
+    /// here, and by the window of its stream.
+    async fn room_for_events(&self, index: usize) {
+        poll_fn(|context| {
+            let mut state = self.lock();
+            let channel = &mut state.channels[index];
+            if channel.has_room() {
+                return Poll::Ready(());
+            }
+            let replaced = channel.receiver.replace(context.waker().clone());
+            drop(state);
+            drop(replaced);
+            Poll::Pending
+        })
+        .await;
     }
 }
 

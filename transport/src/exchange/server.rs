@@ -254,17 +254,17 @@ impl Producer<'_> {
                 if let Err(error) = view.take(credit, BATCH_FRAMES, &mut taken) {
                     return Ok(Some(error));
                 }
-                for item in taken.drain(..) {
-                    split(item, buffer_size, &mut pending);
-                }
+                pending.extend(taken.drain(..));
             }
-            let batch = self.batch(&mut pending, &mut chunks)?;
+            let batch = self.batch(&mut pending, buffer_size, &mut chunks)?;
             if batch.ended {
                 self.send.write(&mut chunks).await?;
                 return Ok(None);
             }
             if chunks.is_empty() {
-                let backlog = view.backlog().saturating_add(data_items(&pending));
+                let backlog = view
+                    .backlog()
+                    .saturating_add(parts_of(&pending, buffer_size));
                 let announcement = self.shared.credit().poll_announcement(backlog);
                 match announcement {
                     Some(backlog) => {
@@ -289,6 +289,7 @@ impl Producer<'_> {
     fn batch(
         &self,
         pending: &mut VecDeque<Item>,
+        buffer_size: usize,
         chunks: &mut Vec<Bytes>,
     ) -> Result<Batch, CreditViolation> {
         let mut batch = Batch::default();
@@ -302,7 +303,7 @@ impl Producer<'_> {
                 break;
             }
             let sequence = credit.on_sent(item.data_type)?;
-            let Some(item) = pending.pop_front() else {
+            let Some(item) = pop_part(pending, buffer_size) else {
                 break;
             };
             if headers.capacity() < FRAME_HEADER_BYTES {
@@ -352,26 +353,33 @@ struct Batch {
     ended: bool,
 }
 
-/// Cuts data that is longer than the consumer's buffers; each part costs credit and counts in the backlog.
-fn split(mut item: Item, buffer_size: usize, parts: &mut VecDeque<Item>) {
-    while item.data_type.is_data() && item.payload.len() > buffer_size {
-        let payload = item.payload.split_to(buffer_size);
-        let behind = item.payload.len().div_ceil(buffer_size);
-        let backlog = item
-            .backlog
-            .saturating_add(u32::try_from(behind).unwrap_or(u32::MAX));
-        parts.push_back(Item {
-            data_type: item.data_type,
-            payload,
-            backlog,
-        });
+/// Takes the next item, or its first part if it is data that is longer than the consumer's buffers: each part costs
+/// credit and counts in the backlog. Cut as it is sent, so that a consumer with tiny buffers costs no memory ahead.
+fn pop_part(pending: &mut VecDeque<Item>, buffer_size: usize) -> Option<Item> {
+    let item = pending.front_mut()?;
+    if !item.data_type.is_data() || item.payload.len() <= buffer_size {
+        return pending.pop_front();
     }
-    parts.push_back(item);
+    let payload = item.payload.split_to(buffer_size);
+    Some(Item {
+        data_type: item.data_type,
+        payload,
+        backlog: item.backlog.saturating_add(parts(item, buffer_size)),
+    })
 }
 
-fn data_items(items: &VecDeque<Item>) -> u32 {
-    let count = items.iter().filter(|item| item.data_type.is_data()).count();
-    u32::try_from(count).unwrap_or(u32::MAX)
+/// Buffers of the consumer that an item takes.
+fn parts(item: &Item, buffer_size: usize) -> u32 {
+    if !item.data_type.is_data() {
+        return 0;
+    }
+    u32::try_from(item.payload.len().div_ceil(buffer_size).max(1)).unwrap_or(u32::MAX)
+}
+
+fn parts_of(items: &VecDeque<Item>, buffer_size: usize) -> u32 {
+    items.iter().fold(0, |sum: u32, item| {
+        sum.saturating_add(parts(item, buffer_size))
+    })
 }
 
 /// Frames per write. On QUIC one call of the stream takes them all; more gained nothing.

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::proto::DataType;
 
-/// The items that a consumer has not taken. Bounded by the buffers of the partition's pool.
+/// The items that a consumer has not taken. Data is bounded by the buffers of the partition's pool; events are as many as
+/// the producing task has sent.
 ///
 /// ```text
 ///   Unclaimed ──claim──► Claimed ──release──► Released

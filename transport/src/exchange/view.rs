@@ -57,7 +57,7 @@ pub trait ResultPartitionProvider: fmt::Debug + Send + Sync + 'static {
     /// Opens a view, waiting a limited time for the partition to appear. Dropping the future ends the wait.
     ///
     /// # Errors
-    /// [`ExchangeError::PartitionNotFound`], [`ExchangeError::Subpartition`].
+    /// [`ExchangeError::PartitionNotFound`], [`ExchangeError::ProducerFailed`], [`ExchangeError::Subpartition`].
     fn create_subpartition_view(
         &self,
         request: SubpartitionRequest,

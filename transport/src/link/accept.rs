@@ -12,7 +12,6 @@ use super::{
     introduce::{IntroduceError, introduce_accepted},
     live::{Live, LiveConnection, refuse},
     stream::{STREAM_VERSION, priority, read_header},
-    warnings::FailureClass,
 };
 use crate::{
     clock::now,
@@ -22,6 +21,7 @@ use crate::{
     shutdown::Shutdown,
     stream::{BoxRecvStream, BoxSendStream},
     transport::{Connection, Listener, SendStream},
+    warnings::FailureClass,
 };
 
 /// The accepted connections whose hello is done.

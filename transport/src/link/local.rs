@@ -12,8 +12,8 @@ use crate::{
     config::TransportConfig,
     handler::{StreamHandler, StreamKind},
     identity::ResourceId,
-    link::Warnings,
     proto::hello::{Hello, HelloError},
+    warnings::Warnings,
 };
 
 /// The node's own side: settings, hello, handlers.

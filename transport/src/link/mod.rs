@@ -11,14 +11,12 @@ mod live;
 mod local;
 mod pool;
 mod stream;
-mod warnings;
 
 pub(crate) use accept::{Accepted, accept_connections};
 pub(crate) use dial::Dialler;
 pub(crate) use local::Local;
 pub(crate) use pool::Pool;
 pub use stream::STREAM_VERSION;
-pub(crate) use warnings::Warnings;
 
 use std::time::Duration;
 

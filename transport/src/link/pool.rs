@@ -9,7 +9,7 @@ use std::{
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{Local, dial::Dial, lease::Claim, live::LiveConnection, warnings::FailureClass};
+use super::{Local, dial::Dial, lease::Claim, live::LiveConnection};
 use crate::{
     addr::ConnectionId,
     clock::now,
@@ -18,6 +18,7 @@ use crate::{
     handler::TransportError,
     proto::registry::{Action, CloseCause, Event, LinkId, Refused, Registry, WaiterId},
     shutdown::Shutdown,
+    warnings::FailureClass,
 };
 
 /// The connections that a node dialled.
@@ -60,29 +61,32 @@ impl Pool {
         self: Arc<Self>,
         connection: ConnectionId,
     ) -> Result<Lease, TransportError> {
-        match self.acquire_from(Scope::Address, &connection).await {
-            Err(error) if error.code() != ErrorCode::IDENTITY_MISMATCH => Err(error),
-            Ok(lease)
-                if connection
-                    .peer
-                    .as_ref()
-                    .is_none_or(|peer| *peer == lease.peer().id) =>
-            {
-                Ok(lease)
+        let (found, outcome) = self.acquire_from(Scope::Address, &connection).await;
+        let is_meant = match &outcome {
+            _ if found == Found::Own => true,
+            Ok(lease) => {
+                let peer = connection.peer.as_ref();
+                peer.is_none_or(|peer| *peer == lease.peer().id)
             }
-            // A shared connection led, or was to lead, to a node that is not meant here.
-            _ => self.acquire_from(Scope::Exact, &connection).await,
+            Err(error) => error.code() != ErrorCode::IDENTITY_MISMATCH,
+        };
+        if is_meant {
+            return outcome;
         }
+        // A shared connection led, or was to lead, to a node that is not meant here.
+        drop(outcome);
+        self.acquire_from(Scope::Exact, &connection).await.1
     }
 
     async fn acquire_from(
         self: &Arc<Self>,
         scope: Scope,
         connection: &ConnectionId,
-    ) -> Result<Lease, TransportError> {
+    ) -> (Found, Result<Lease, TransportError>) {
         let (sender, answer) = oneshot::channel();
+        let (waiter, found) = self.enter(scope, connection, sender);
         let waiting = Waiting {
-            waiter: self.enter(scope, connection, sender),
+            waiter,
             pool: Arc::clone(self),
         };
         let outcome = answer.await;
@@ -92,7 +96,7 @@ impl Pool {
             message,
             code,
         };
-        match outcome {
+        let outcome = match outcome {
             Ok(Ok(claim)) => Ok(Lease::new(Box::new(claim))),
             Ok(Err(Refused::Dial(error))) => Err(error),
             Ok(Err(Refused::ShutDown)) => {
@@ -102,7 +106,8 @@ impl Pool {
                 "the registry gave no answer".to_owned(),
                 ErrorCode::INTERNAL,
             )),
-        }
+        };
+        (found, outcome)
     }
 
     pub(crate) fn close_unused(self: &Arc<Self>, connection: &ConnectionId) {
@@ -145,7 +150,7 @@ impl Pool {
         scope: Scope,
         connection: &ConnectionId,
         answer: AnswerSender,
-    ) -> WaiterId {
+    ) -> (WaiterId, Found) {
         let cached = self.lock().cached(scope, connection);
         let ended = cached.filter(|(_, live)| live.close_reason().is_some());
         let mut effects = vec![];
@@ -156,11 +161,17 @@ impl Pool {
         if let Some((link, _)) = ended {
             effects.extend(state.on_event(Event::Died { link }));
         }
-        let connection = state.key(scope, connection).clone();
+        let key = state.key(scope, connection).clone();
+        let found = if key == *connection {
+            Found::Own
+        } else {
+            Found::Shared
+        };
+        let connection = key;
         effects.extend(state.on_event(Event::Acquire { waiter, connection }));
         drop(state);
         self.run(effects);
-        waiter
+        (waiter, found)
     }
 
     fn event(self: &Arc<Self>, event: PoolEvent) {
@@ -227,6 +238,13 @@ enum Scope {
     Address,
     /// Its own alone.
     Exact,
+}
+
+/// Under which ConnectionId an acquire waits: under its own, where the dial itself makes sure who is there, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Own,
+    Shared,
 }
 
 type PoolEvent = Event<TransportError>;

@@ -4,11 +4,10 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use quinn::{Endpoint, Incoming, ServerConfig, crypto::rustls::QuicServerConfig};
-use tokio::task::JoinSet;
+use tokio::runtime::Handle;
 
 use super::{
     connection::QuicConnection,
@@ -21,7 +20,9 @@ use super::{
 use crate::{
     addr::BindAddr,
     error::ConnectError,
+    handshakes::Handshakes,
     identity::{Admission, Credentials},
+    shutdown::Shutdown,
     transport::Listener,
 };
 
@@ -29,7 +30,8 @@ use crate::{
 ///
 /// New peers are looked at only while [`accept`](Listener::accept) is waited for; up to 1,024 wait in front of it, each
 /// with at most 64 KiB of early packets. A handshake goes on by itself once it has begun. From 64 handshakes in
-/// progress on, a peer has to prove first that it receives at the address that it claims (RFC 9000 section 8.1.2).
+/// progress on, a peer has to prove first that it receives at the address that it claims (RFC 9000 section 8.1.2). When
+/// all `max_handshakes` places are taken, the oldest handshake that has had a second makes way for a new peer.
 #[derive(Debug)]
 pub struct QuicListener {
     endpoint: Endpoint,
@@ -38,8 +40,9 @@ pub struct QuicListener {
     /// The configuration that `server` was made from.
     tls: Arc<rustls::ServerConfig>,
     settings: ListenerSettings,
-    handshakes: JoinSet<Result<QuicConnection, ConnectError>>,
-    failed: u64,
+    handshakes: Handshakes<QuicConnection>,
+    /// Where the endpoint runs.
+    runtime: Handle,
     /// Where dials look for this endpoint.
     shared: Arc<Mutex<Endpoints>>,
 }
@@ -49,6 +52,7 @@ impl QuicListener {
         bind: &BindAddr,
         path: &PathSettings,
         settings: ListenerSettings,
+        handshakes: Handshakes<QuicConnection>,
         shared: Arc<Mutex<Endpoints>>,
     ) -> Result<Self, ConnectError> {
         let failed = |reason: String| ConnectError::Bind {
@@ -74,16 +78,16 @@ impl QuicListener {
             server,
             tls,
             settings,
-            handshakes: JoinSet::new(),
-            failed: 0,
+            handshakes,
+            runtime: Handle::current(),
             shared,
         })
     }
 
-    /// Handshakes that failed or were refused since the start.
+    /// Handshakes that failed, were refused or had to make way since the start.
     #[must_use]
     pub fn failed_handshakes(&self) -> u64 {
-        self.failed
+        self.handshakes.failed()
     }
 
     pub(super) fn endpoint(&self) -> Endpoint {
@@ -103,15 +107,10 @@ impl QuicListener {
         let address = incoming.remote_address();
         let accepted = incoming.accept_with(Arc::new(self.server.clone()));
         let credentials = Arc::clone(&self.settings.credentials);
-        let limit = self.settings.handshake_timeout;
-        self.handshakes.spawn(async move {
+        self.handshakes.begin(address, async move {
             let connecting = accepted.map_err(|error| connect_error(&error, address))?;
-            let connection = tokio::time::timeout(limit, connecting)
+            let connection = connecting
                 .await
-                .map_err(|_| ConnectError::TimedOut {
-                    address: address.to_string(),
-                    reason: format!("no handshake within {limit:?}"),
-                })?
                 .map_err(|error| connect_error(&error, address))?;
             let peer =
                 admit(&*credentials, &connection, Admission::Accepted).map_err(|refusal| {
@@ -153,18 +152,10 @@ impl Listener for QuicListener {
 
     async fn accept(&mut self) -> Result<QuicConnection, ConnectError> {
         loop {
-            let room = self.handshakes.len() < self.settings.max_handshakes;
+            let room = self.handshakes.has_room();
             tokio::select! {
-                Some(done) = self.handshakes.join_next() => match done {
-                    Ok(Ok(connection)) => return Ok(connection),
-                    Ok(Err(error)) => {
-                        self.failed += 1;
-                        tracing::warn!(%error, "handshake failed");
-                    }
-                    Err(error) => {
-                        self.failed += 1;
-                        tracing::error!(%error, "a handshake task failed");
-                    }
+                done = self.handshakes.next() => if let Some(connection) = done {
+                    return Ok(connection);
                 },
                 incoming = self.endpoint.accept(), if room => match incoming {
                     Some(incoming) => self.begin(incoming),
@@ -184,6 +175,11 @@ impl Drop for QuicListener {
         let mut endpoints = lock(&self.shared);
         let ours = |(address, _): &mut (SocketAddr, Endpoint)| *address == self.local_addr;
         endpoints.listening.take_if(ours);
+        drop(endpoints);
+        // Who waits until peers have heard of the end has to know of these connections, too.
+        let endpoint = self.endpoint.clone();
+        let idle = async move { endpoint.wait_idle().await };
+        self.settings.tasks.spawn_on(idle, &self.runtime);
     }
 }
 
@@ -192,8 +188,8 @@ impl Drop for QuicListener {
 pub(super) struct ListenerSettings {
     pub(super) credentials: Arc<dyn Credentials>,
     pub(super) quic: Arc<quinn::TransportConfig>,
-    pub(super) handshake_timeout: Duration,
-    pub(super) max_handshakes: usize,
+    /// Owns what outlives the listener: the wait for its connections' end.
+    pub(super) tasks: Shutdown,
 }
 
 /// Binds the first port of the range that is free.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use quinn::{Endpoint, crypto::rustls::QuicClientConfig};
+use tokio::time::timeout;
 
 use super::{
     connection::QuicConnection,
@@ -21,7 +22,9 @@ use crate::{
     addr::BindAddr,
     config::{ConfigError, TransportConfig},
     error::ConnectError,
+    handshakes::Handshakes,
     identity::{Admission, Credentials, ResourceId, SERVER_NAME},
+    shutdown::Shutdown,
     transport::{Listener, Transport},
 };
 
@@ -35,9 +38,10 @@ pub struct QuicTransport {
     path: PathSettings,
     quic: Arc<quinn::TransportConfig>,
     credentials: Arc<dyn Credentials>,
-    handshake_timeout: Duration,
-    max_handshakes: usize,
+    config: TransportConfig,
     endpoints: Arc<Mutex<Endpoints>>,
+    /// Owns the waits for the connections of listeners that are gone.
+    tasks: Shutdown,
 }
 
 impl QuicTransport {
@@ -55,9 +59,9 @@ impl QuicTransport {
             path,
             quic: path.transport_config(config)?,
             credentials,
-            handshake_timeout: config.handshake_timeout,
-            max_handshakes: usize::try_from(config.max_handshakes).unwrap_or(usize::MAX),
+            config: config.clone(),
             endpoints: Arc::default(),
+            tasks: Shutdown::new(),
         })
     }
 
@@ -145,10 +149,11 @@ impl Transport for QuicTransport {
         let settings = ListenerSettings {
             credentials: Arc::clone(&self.credentials),
             quic: Arc::clone(&self.quic),
-            handshake_timeout: self.handshake_timeout,
-            max_handshakes: self.max_handshakes,
+            tasks: self.tasks.clone(),
         };
-        let listener = QuicListener::bind(bind, &self.path, settings, Arc::clone(&self.endpoints))?;
+        let handshakes = Handshakes::new(&self.config);
+        let endpoints = Arc::clone(&self.endpoints);
+        let listener = QuicListener::bind(bind, &self.path, settings, handshakes, endpoints)?;
         lock(&self.endpoints).listening = Some((listener.local_addr(), listener.endpoint()));
         Ok(listener)
     }
@@ -162,14 +167,30 @@ impl Transport for QuicTransport {
         address: SocketAddr,
         expected: Option<&ResourceId>,
     ) -> Result<QuicConnection, ConnectError> {
-        tokio::time::timeout(self.handshake_timeout, self.dial(address, expected))
+        let limit = self.config.handshake_timeout;
+        timeout(limit, self.dial(address, expected))
             .await
             .unwrap_or_else(|_| {
                 Err(ConnectError::TimedOut {
                     address: address.to_string(),
-                    reason: format!("no handshake within {:?}", self.handshake_timeout),
+                    reason: format!("no handshake within {limit:?}"),
                 })
             })
+    }
+
+    /// Waits until the last connection of every socket has gone through its closing period, at most a second, and so for
+    /// those that nobody closed too.
+    async fn drained(&self) {
+        let endpoints = lock(&self.endpoints).all();
+        let idle = async {
+            for endpoint in endpoints {
+                endpoint.wait_idle().await;
+            }
+            self.tasks.finish(LINGER).await
+        };
+        if !matches!(timeout(LINGER, idle).await, Ok(Ok(()))) {
+            tracing::debug!("some connections were not closed, or their closing takes longer");
+        }
     }
 }
 
@@ -181,7 +202,20 @@ pub(super) struct Endpoints {
     dialling_v6: Option<Endpoint>,
 }
 
+impl Endpoints {
+    fn all(&self) -> Vec<Endpoint> {
+        let listening = self.listening.as_ref().map(|(_, endpoint)| endpoint);
+        let dialling = self.dialling_v4.iter().chain(&self.dialling_v6);
+        listening.into_iter().chain(dialling).cloned().collect()
+    }
+}
+
 /// Poisoning is ignored: each change is one assignment.
 pub(super) fn lock(endpoints: &Mutex<Endpoints>) -> MutexGuard<'_, Endpoints> {
     endpoints.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How long the end waits for closed connections. Their closing period, in which the close is sent again to a peer that
+/// has not heard it, takes three probe time-outs (RFC 9000 section 10.2): some 100 ms, and less than this up to a round
+/// trip of 200 ms.
+const LINGER: Duration = Duration::from_secs(1);

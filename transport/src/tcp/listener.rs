@@ -1,7 +1,6 @@
 //! The accepting side: handshakes of many peers at the same time.
 
 use std::{
-    collections::VecDeque,
     fmt, io,
     net::SocketAddr,
     sync::Arc,
@@ -10,8 +9,7 @@ use std::{
 
 use tokio::{
     net::{TcpListener as Socket, TcpStream},
-    task::{AbortHandle, JoinSet},
-    time::{sleep_until, timeout},
+    time::sleep_until,
 };
 
 use super::{
@@ -19,7 +17,10 @@ use super::{
     handshake,
     transport::{Setup, prepare},
 };
-use crate::{addr::BindAddr, clock::now, error::ConnectError, transport::Listener};
+use crate::{
+    addr::BindAddr, clock::now, error::ConnectError, handshakes::Handshakes, transport::Listener,
+    warnings::FailureClass,
+};
 
 /// The node's listening port.
 ///
@@ -30,12 +31,9 @@ pub struct TcpListener {
     socket: Socket,
     address: SocketAddr,
     setup: Arc<Setup>,
-    handshakes: JoinSet<Result<TcpConnection, ConnectError>>,
-    /// Handshakes by age; finished ones are dropped when they come to the front.
-    ages: VecDeque<(Instant, AbortHandle)>,
+    handshakes: Handshakes<TcpConnection>,
     /// The system refused a socket: accepting pauses until then.
     paused_until: Option<Instant>,
-    failed: u64,
 }
 
 impl TcpListener {
@@ -51,11 +49,9 @@ impl TcpListener {
                     return Ok(Self {
                         socket,
                         address,
+                        handshakes: Handshakes::new(&setup.config),
                         setup,
-                        handshakes: JoinSet::new(),
-                        ages: VecDeque::new(),
                         paused_until: None,
-                        failed: 0,
                     });
                 }
                 Err(error) => last = Some(error),
@@ -81,66 +77,36 @@ impl TcpListener {
         })
     }
 
-    /// Handshakes that failed or were refused since the start.
+    /// Handshakes that failed, were refused or had to make way since the start.
     #[must_use]
     pub fn failed_handshakes(&self) -> u64 {
-        self.failed
+        self.handshakes.failed()
     }
 
     fn start_handshake(&mut self, tcp: TcpStream, address: SocketAddr) {
         let setup = self.setup.clone();
-        let task = self.handshakes.spawn(async move {
+        self.handshakes.begin(address, async move {
             let tcp = prepare(tcp).map_err(|error| ConnectError::Unreachable {
                 address: address.to_string(),
                 reason: error.to_string(),
             })?;
             let credentials = setup.credentials.as_ref();
-            let accept = handshake::accept(tcp, address, credentials, setup.settings());
-            let established = timeout(setup.config.handshake_timeout, accept)
-                .await
-                .map_err(|_| ConnectError::TimedOut {
-                    address: address.to_string(),
-                    reason: format!(
-                        "handshake not finished within {:?}",
-                        setup.config.handshake_timeout
-                    ),
-                })??;
+            let established =
+                handshake::accept(tcp, address, credentials, setup.settings()).await?;
             Ok(TcpConnection::start(
                 established,
                 &setup.config,
                 &setup.tasks,
             ))
         });
-        // Short ones behind a long one would pile up.
-        if self.ages.len() >= 2 * self.setup.config.max_handshakes as usize {
-            self.ages.retain(|(_, task)| !task.is_finished());
-        }
-        self.ages.push_back((now(), task));
     }
 
-    /// When the oldest handshake may be ended for a new peer, if no place is free.
-    fn makes_way_at(&mut self) -> Option<Instant> {
-        while self
-            .ages
-            .front()
-            .is_some_and(|(_, task)| task.is_finished())
-        {
-            self.ages.pop_front();
-        }
-        if self.handshakes.len() < self.setup.config.max_handshakes as usize {
-            return None;
-        }
-        self.ages
-            .front()
-            .map(|(started, _)| *started + LEAST_HANDSHAKE_TIME)
-    }
-
-    fn count_failure(&mut self, error: &ConnectError) {
-        self.failed += 1;
-        match error {
-            // Port scans, health checks and peers that gave up.
-            ConnectError::Unreachable { .. } => tracing::debug!(%error, "handshake failed"),
-            _ => tracing::warn!(%error, "handshake failed"),
+    /// Out of descriptors or memory: the kernel would report the same again at once.
+    fn pause(&mut self, error: &io::Error) {
+        self.paused_until = Some(now() + ACCEPT_PAUSE);
+        let warnings = &self.handshakes.warnings;
+        if let Some(held_back) = warnings.due(now(), FailureClass::Accept) {
+            tracing::warn!(%error, held_back, "cannot accept, trying again");
         }
     }
 }
@@ -154,37 +120,20 @@ impl Listener for TcpListener {
 
     async fn accept(&mut self) -> Result<TcpConnection, ConnectError> {
         loop {
-            let makes_way_at = self.makes_way_at();
-            let full = self.handshakes.len() >= self.setup.config.max_handshakes as usize;
-            let wait = self.paused_until.or(makes_way_at);
+            let room = self.handshakes.has_room();
             tokio::select! {
                 biased;
-                Some(done) = self.handshakes.join_next() => match done {
-                    Ok(Ok(connection)) => return Ok(connection),
-                    Ok(Err(error)) => self.count_failure(&error),
-                    Err(error) => {
-                        self.failed += 1;
-                        if error.is_panic() {
-                            tracing::error!(%error, "handshake task failed");
-                        }
-                    }
+                done = self.handshakes.next() => if let Some(connection) = done {
+                    return Ok(connection);
                 },
-                () = until(wait), if wait.is_some() => {
-                    if self.paused_until.take().is_none()
-                        && let Some((_, oldest)) = self.ages.pop_front()
-                    {
-                        tracing::debug!("no place for a new handshake, the oldest one is ended");
-                        oldest.abort();
-                    }
+                () = until(self.paused_until), if self.paused_until.is_some() => {
+                    self.paused_until = None;
                 }
-                accepted = self.socket.accept(), if !full && self.paused_until.is_none() => {
+                accepted = self.socket.accept(), if room && self.paused_until.is_none() => {
                     match accepted {
                         Ok((tcp, address)) => self.start_handshake(tcp, address),
                         Err(error) if is_of_peer(&error) => {}
-                        Err(error) => {
-                            tracing::warn!(%error, "cannot accept, trying again");
-                            self.paused_until = Some(now() + ACCEPT_PAUSE);
-                        }
+                        Err(error) => self.pause(&error),
                     }
                 }
             }
@@ -218,8 +167,5 @@ fn is_of_peer(error: &io::Error) -> bool {
     )
 }
 
-/// What a handshake may take before it makes way when all places are taken: far above what one takes on a busy machine.
-const LEAST_HANDSHAKE_TIME: Duration = Duration::from_secs(1);
-
-/// Out of descriptors or memory: the kernel would report the same again at once.
+/// How long accepting rests when the system gives no socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -109,16 +109,55 @@ async fn a_writer_that_is_dropped_fails_its_partition() {
     let (producer, consumer) = pair().await;
     let mut gate = consumer.consume(vec![producer.remote(0, 0)]).await;
     drop(producer.produce(0, 1));
-    settle().await;
-    drop(producer.produce(1, 1));
     let error = failure(&mut gate).await;
     assert!(
-        matches!(
-            error,
-            ExchangeError::ProducerFailed { .. } | ExchangeError::PartitionNotFound { .. }
-        ),
+        matches!(error, ExchangeError::ProducerFailed { .. }),
         "{error:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_after_its_producer_failed_hears_the_cause_at_once() {
+    let (producer, consumer) = pair().await;
+    producer.produce(0, 1).fail("division by zero");
+    let before = crate::now();
+    let mut far = consumer.consume(vec![producer.remote(0, 0)]).await;
+    let mut near = producer
+        .consume(vec![ChannelSource::Local(request(0, 0))])
+        .await;
+    for gate in [&mut far, &mut near] {
+        let error = failure(gate).await;
+        let ExchangeError::ProducerFailed { cause, .. } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(cause, "division by zero");
+    }
+    assert!(crate::now() - before < Duration::from_secs(1));
+    producer.partitions.release_partition(id(0), PRODUCER);
+    let mut late = consumer.consume(vec![producer.remote(0, 0)]).await;
+    assert!(matches!(
+        failure(&mut late).await,
+        ExchangeError::PartitionNotFound { .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_last_failures_are_remembered() {
+    let (producer, _) = pair().await;
+    for number in 0..=1024 {
+        producer.produce(number, 1).fail("division by zero");
+    }
+    let mut gates = Vec::new();
+    for number in [0, 1, 1024] {
+        let source = ChannelSource::Local(request(number, 0));
+        gates.push(producer.consume(vec![source]).await);
+    }
+    let mut failed = Vec::new();
+    for gate in &mut gates {
+        let error = failure(gate).await;
+        failed.push(matches!(error, ExchangeError::ProducerFailed { .. }));
+    }
+    assert_eq!(failed, [false, true, true]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -118,6 +118,28 @@ async fn a_producer_that_breaks_the_protocol_fails_that_channel_with_a_code() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_producer_of_events_alone_waits_for_its_consumer() {
+    let (producer, consumer) = pair().await;
+    let forged = Arc::new(Forged::default());
+    let (count, event) = (100_u32, vec![7; 60_000]);
+    let mut bytes: Vec<u8> = (0..count)
+        .flat_map(|sequence| item(DataType::Event, sequence, &event))
+        .collect();
+    bytes.extend(item(DataType::EndOfPartition, count, b""));
+    *forged.answer.lock().unwrap() = bytes.into();
+    *forged.finish.lock().unwrap() = true;
+    producer.node.register(StreamKind::PARTITION, forged);
+    let mut gate = consumer.consume(vec![producer.remote(0, 0)]).await;
+    settle().await;
+    let queued = gate.stats().queued;
+    assert!((1..50).contains(&queued), "{queued} events are queued");
+    for _ in 0..=count {
+        within("event", gate.next()).await.unwrap().unwrap();
+    }
+    assert_eq!(within("end", gate.next()).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_ends_before_its_partition_is_an_error() {
     let (producer, consumer) = pair().await;
     let forged = Arc::new(Forged::default());
@@ -219,6 +241,27 @@ async fn a_consumer_that_breaks_the_protocol_loses_its_stream_and_frees_the_view
         until("no request waits", || producer.partitions.parked() == 0).await;
     }
     assert!(lease.close_reason().is_none(), "the connection lives");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_with_tiny_buffers_gets_parts_with_the_backlog_that_they_make() {
+    let (producer, consumer) = pair().await;
+    let mut writer = producer.produce(0, 1);
+    writer.emit(0, &[7; 600]).await.unwrap();
+    writer.flush();
+    let lease = consumer.node.acquire(producer.address()).await.unwrap();
+    let mut stream = open(&lease, valid_request(2, 1)).await;
+    let mut got = Vec::new();
+    while got.len() < 2 * 17 {
+        let bytes = within("parts", stream.recv.read(4096)).await.unwrap();
+        got.extend(bytes.unwrap());
+    }
+    let parts = [0, 603, 1, 602].map(u32::to_be_bytes);
+    for (at, expected) in [8, 12, 25, 29].into_iter().zip(parts) {
+        assert_eq!(got[at..at + 4], expected, "at {at}");
+    }
+    assert_eq!(got.len(), 2 * 17);
+    assert_eq!(producer.used(), 1, "the rest is still queued as one buffer");
 }
 
 #[tokio::test(start_paused = true)]

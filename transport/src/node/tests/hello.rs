@@ -171,6 +171,18 @@ async fn a_wrong_node_is_refused_on_both_sides() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_turns_out_to_be_another_is_dialled_once() {
+    let fabric = Mem::default();
+    let script = Arc::<Script>::default();
+    let a = start_scripted(&fabric, "a", TransportConfig::default(), &script).await;
+    let b = start(&fabric, "b").await;
+    let wrong = ConnectionId::new(name("c"), b.advertised());
+    let error = a.acquire(wrong).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::IDENTITY_MISMATCH);
+    assert_eq!(script.attempts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_refused_node_hears_why() {
     let fabric = Mem::default();
     let a = start(&fabric, "a").await;

@@ -9,7 +9,10 @@ use std::{
 /// What went wrong, as coarse as an operator would count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FailureClass {
+    /// The system gives no socket for a new peer.
+    Accept,
     Dial,
+    Handshake,
     Hello,
     Overload,
     StreamRefused,
