@@ -100,6 +100,8 @@ pub struct TransportConfig {
     /// Handshakes that a listener works on at the same time. Default 256.
     pub max_handshakes: u32,
     /// Most streams that a peer may have open on one connection; allowed in steps as they are used. Default 65,536.
+    /// It bounds what a peer of a TCP connection can make this node hold: 2 MiB for each stream whose handler does not
+    /// read. On QUIC all streams of a connection share a window.
     pub max_streams_per_connection: u32,
     /// A peer that does not read for so long, while we have something to send it, is dropped. Default 30 s.
     pub write_timeout: Duration,

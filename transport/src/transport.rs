@@ -18,7 +18,9 @@
 //! 6. [`Connection::close`] wakes every pending operation of the connection, on both sides, with the same
 //!    [`ConnectionError`]. It is idempotent; the first code wins.
 //! 7. Bytes of one stream keep their order. Between streams there is none.
-//! 8. A stream that nobody reads never stalls another stream of the connection, nor the connection itself.
+//! 8. A stream that nobody reads never stalls another stream of the connection, nor the connection itself. Memory has
+//!    the last word: QUIC streams share a window of 16 MiB (32 on the WAN profile), which eight full unread streams use
+//!    up; TCP and mem bound each stream alone.
 //! 9. [`Listener::accept`] never waits for another peer's handshake: a silent peer delays nobody.
 //! 10. [`Connection::peer`] is what mutual TLS proved, not what the peer claims; without TLS it is
 //!     [`PeerIdentity::Unverified`].
@@ -105,7 +107,8 @@ pub trait Listener: Send + 'static {
     /// The next connection whose handshake and identity check are done.
     ///
     /// Handshakes of many peers run at the same time, at most `max_handshakes` of them, each within
-    /// `handshake_timeout`; failed ones are logged by the backend, counted, and never seen here.
+    /// `handshake_timeout`; failed ones are counted, logged by the backend (a warning a minute at most: strangers must
+    /// not fill the log), and never seen here.
     ///
     /// # Errors
     /// Only when the listener itself is at an end.
@@ -115,7 +118,8 @@ pub trait Listener: Send + 'static {
     fn accept(&mut self) -> impl Future<Output = Result<Self::Connection, ConnectError>> + Send;
 }
 
-/// One connection to one peer: a cheap handle, the connection ends when it is closed or the last handle is gone.
+/// One connection to one peer: a cheap handle. The connection ends when it is closed, or with [`ErrorCode::NO_ERROR`] when
+/// the last handle is gone; its streams count as handles.
 pub trait Connection: Clone + Send + Sync + std::fmt::Debug + 'static {
     /// The sending half of a stream.
     type Send: SendStream;
@@ -201,10 +205,11 @@ pub trait SendStream: Send + 'static {
 
     /// Waits until the peer stops the stream or has received all of it.
     ///
-    /// `Ok(None)`: everything up to the finish was received. `Ok(Some(code))`: the peer stopped reading with this code.
+    /// `Ok(None)`: everything up to the finish was received, which says on QUIC that the peer's machine has it, on TCP
+    /// and mem that the peer's code has read it. `Ok(Some(code))`: the peer stopped reading with this code.
     ///
     /// # Errors
-    /// The connection's end.
+    /// The connection's end, and [`StreamError::Closed`] after [`reset`](Self::reset).
     ///
     /// # Cancel safety
     /// Cancel-safe.

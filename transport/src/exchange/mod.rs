@@ -8,8 +8,14 @@
 //! # Memory
 //!
 //! All record data lies in buffers of the node's [`BufferPool`] from the writer to the socket and from the socket to the
-//! consumer, so a node uses at most `transport.buffer_pool` bytes for it. Beside the pool there are: events, at most
-//! 64 KiB each; one record that spans buffers per channel at the consumer; and the transport's own windows.
+//! consumer, so a node uses at most `transport.buffer_pool` bytes for it. Beside the pool there are
+//!
+//! - events, at most 64 KiB each: at the producer as many as its task sends ahead of its consumers, at the consumer some
+//!   256 KiB in each remote channel, and what one more read of its stream gives;
+//! - per channel at the consumer, one record that spans buffers;
+//! - the transport's windows: on QUIC up to 16 MiB received and 8 MiB sent per connection (32 and 32 on the WAN profile),
+//!   on TCP up to 2 MiB received and 256 KiB sent per stream, and some 320 KiB of read buffers per connection. A channel
+//!   reads its stream at once, so that little of a window is ever used.
 
 mod buffer;
 mod channel;

@@ -43,8 +43,12 @@ pub trait PartitionSource: std::fmt::Debug + Send + Sync + 'static {
 
 /// A pipelined, bounded result partition: consumed while it is produced, each subpartition once.
 ///
-/// Its queues hold no more than the buffers of its local pool; a producer that is faster than its consumers waits. It
-/// is released when the producer has finished or failed and every subpartition was consumed or given up.
+/// Its queues hold no more than the buffers of its local pool; a producer that is faster than its consumers waits. The
+/// pool is one for all subpartitions, so that a fast consumer may use all of it, and so may one that stalls: then the
+/// writer waits for that one. A share per subpartition would not help, as the one writer would wait at the next record
+/// for the stalled consumer anyway.
+///
+/// It is released when the producer has finished or failed and every subpartition was consumed or given up.
 #[derive(Debug)]
 pub struct ResultPartition {
     id: PartitionId,

@@ -37,13 +37,13 @@ impl BufferPool {
         )
     }
 
-    /// A pool of so many buffers of so many bytes.
+    /// A pool of so many buffers of so many bytes; 0 bytes count as 1.
     #[must_use]
     pub fn with_buffers(total: usize, buffer_bytes: usize, request_timeout: Duration) -> Self {
         Self {
             inner: Arc::new(PoolInner {
                 total,
-                buffer_bytes,
+                buffer_bytes: buffer_bytes.max(1),
                 request_timeout,
                 state: Mutex::default(),
             }),
