@@ -198,7 +198,7 @@ fn daemons_end_with_0_within_the_drain_time(transport: &str) {
     second.wait_stderr(STOP, |line| {
         line.contains("slot is free") && !line.contains("not taken into use")
     });
-    second.wait_stderr(READY, |line| line.contains("lost the ResourceManager"));
+    second.wait_stderr(READY, |line| line.contains("the ResourceManager stops"));
     second.signal(Signal::SIGTERM);
     let second = second.finish(STOP);
     assert_eq!(second.code(), Some(0), "{second:?}");

@@ -156,8 +156,10 @@ fn code_lines(text: &str) -> Vec<(usize, String)> {
 }
 
 fn is_test_file(path: &Path) -> bool {
-    path.components()
-        .any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+    path.components().any(|part| {
+        let part = part.as_os_str().to_string_lossy();
+        part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs")
+    })
 }
 
 fn shown(path: &Path) -> String {
@@ -183,11 +185,20 @@ const BANNED_IN_PURE: [&str; 7] = [
     "thalweg_transport::now",
 ];
 /// Folders and files of pure state machines.
-const PURE: [&str; 4] = [
+const PURE: [&str; 13] = [
     "transport/src/proto/",
     "runtime/src/job/",
     "runtime/src/slots/",
     "runtime/src/gateways/",
+    "runtime/src/heartbeat/",
+    "runtime/src/registration/connection.rs",
+    "runtime/src/registration/retrying.rs",
+    "runtime/src/job_master/deployment.rs",
+    "runtime/src/job_master/execution_graph/",
+    "runtime/src/job_master/restart.rs",
+    "runtime/src/job_master/results.rs",
+    "runtime/src/job_master/slot_pool.rs",
+    "runtime/src/resource_manager/slot_manager/",
 ];
 /// Which crates of the workspace a crate may depend on.
 const ARROWS: [(&str, &[&str]); 5] = [

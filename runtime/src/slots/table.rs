@@ -337,6 +337,6 @@ const MAX_DYNAMIC_SLOTS: u32 = 1024;
 mod query;
 
 #[cfg(test)]
-mod model;
+mod model_tests;
 #[cfg(test)]
 mod tests;
