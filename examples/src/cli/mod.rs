@@ -58,9 +58,7 @@ fn start(args: Args) -> Result<(), Failure> {
     let level = match args.command {
         Command::JobManager(_) | Command::TaskManager(_) => "info",
         // Nodes in this process come and go with their job: what befalls them is the command's error, told once.
-        Command::Run(_) | Command::Config(_) => {
-            "warn,thalweg_runtime=error,thalweg_transport=error"
-        }
+        Command::Run(_) | Command::Config(_) => "warn",
         // A client has one connection: as above.
         Command::Submit(_) | Command::Status(_) | Command::Cancel(_) => {
             "warn,thalweg_transport=error"

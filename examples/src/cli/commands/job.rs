@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thalweg_runtime::{
-    config::{Config, TlsMode},
+    config::Config,
     ids::JobId,
     job::{JobState, JobStatus},
 };
@@ -34,11 +34,6 @@ pub(super) async fn run(args: RunArgs, quiet: bool) -> Result<(), Failure> {
     };
     if let Some(misfit) = job.misfit(parallelism, args.taskmanagers, slots) {
         return Err(Failure::usage(misfit));
-    }
-    if config.tls.mode == TlsMode::Off {
-        console::warn(
-            "TLS is off: anybody who reaches the ports of the nodes can read and change their data",
-        );
     }
     let signals = Signals::listen(Some(STOP_LIMIT))?;
     let mut stop = signals.stop();
