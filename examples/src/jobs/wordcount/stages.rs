@@ -210,7 +210,7 @@ impl Counter {
         Ok(())
     }
 
-    /// The counts as lines `word<TAB>count`, in chunks of about [`BATCH_BYTES`], in byte order of the words.
+    /// The counts as lines `word<TAB>count`, in chunks of about 64 KiB, in byte order of the words.
     pub fn into_chunks(self) -> impl Iterator<Item = String> {
         let mut counts: Vec<(String, u64)> = self.counts.into_iter().collect();
         counts.sort_unstable();
