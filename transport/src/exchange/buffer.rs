@@ -57,8 +57,28 @@ impl BufferMut {
         Bytes::from_owner(self)
     }
 
+    /// Bytes of another owner in the account of this buffer, which goes back to the pool when they are dropped.
+    pub(super) fn stand_for(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Accounted {
+            bytes,
+            _place: self,
+        })
+    }
+
     pub(super) fn into_parts(mut self) -> (Vec<u8>, Option<Arc<LocalInner>>) {
         (std::mem::take(&mut self.data), self.local.take())
+    }
+}
+
+/// Foreign bytes and the buffer whose place they take.
+struct Accounted {
+    bytes: Bytes,
+    _place: BufferMut,
+}
+
+impl AsRef<[u8]> for Accounted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

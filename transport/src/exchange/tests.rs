@@ -2,6 +2,7 @@
 
 mod backpressure;
 mod barriers;
+mod blocks;
 mod cancel;
 mod delivery;
 mod hostile;

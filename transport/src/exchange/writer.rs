@@ -107,6 +107,97 @@ impl PartitionWriter {
         self.write_record(target, record).await
     }
 
+    /// Sends bytes that the caller owns, without a copy: cut into buffers, none of which holds anything else.
+    ///
+    /// For engines that serialize into memory of their own. The consumer takes the pieces from its
+    /// [`InputGate`](super::InputGate) as they were cut; a [`RecordReader`](super::RecordReader) reads records only. Each
+    /// piece takes the place of a buffer of the partition's pool until the transport needs it no more, so that a slow
+    /// consumer holds the writer back as with records. Empty bytes send nothing.
+    ///
+    /// # Errors
+    /// As [`emit`](Self::emit), without a limit of length.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe for bytes of at most one buffer; a dropped call with more may leave a part of them, after which the
+    /// writer refuses everything but `fail`.
+    pub async fn emit_bytes(
+        &mut self,
+        subpartition: usize,
+        mut bytes: Bytes,
+    ) -> Result<(), ExchangeError> {
+        self.check(Target::One(subpartition), &[])?;
+        self.push_both(subpartition);
+        let size = self.partition.pool().buffer_bytes();
+        while !bytes.is_empty() {
+            let place = self.request().await?;
+            let piece = bytes.split_to(bytes.len().min(size));
+            self.state = WriterState::Torn;
+            self.push(Target::One(subpartition), place.stand_for(piece));
+        }
+        self.state = WriterState::Open;
+        Ok(())
+    }
+
+    /// As [`emit_bytes`](Self::emit_bytes) for at most one buffer, if no wait is needed; otherwise `false`, and nothing
+    /// was sent.
+    ///
+    /// # Errors
+    /// As [`emit_bytes`](Self::emit_bytes), and [`ExchangeError::TooLarge`] for more bytes than a buffer takes.
+    pub fn try_emit_bytes(
+        &mut self,
+        subpartition: usize,
+        bytes: &Bytes,
+    ) -> Result<bool, ExchangeError> {
+        self.check(Target::One(subpartition), &[])?;
+        let limit = self.partition.pool().buffer_bytes();
+        if bytes.len() > limit {
+            return Err(ExchangeError::TooLarge {
+                what: "buffer",
+                bytes: bytes.len() as u64,
+                limit: limit as u64,
+            });
+        }
+        self.push_both(subpartition);
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        let Some(place) = self.partition.pool().try_request()? else {
+            return Ok(false);
+        };
+        self.push(Target::One(subpartition), place.stand_for(bytes.clone()));
+        Ok(true)
+    }
+
+    /// Waits for an empty buffer of the partition's pool, to be filled in place and sent by
+    /// [`emit_buffer`](Self::emit_buffer). Dropping it gives it back.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Buffers`], and [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn request_buffer(&mut self) -> Result<BufferMut, ExchangeError> {
+        self.check_open()?;
+        self.request().await
+    }
+
+    /// Sends a filled buffer, as [`emit_bytes`](Self::emit_bytes) does. An empty one goes back to its pool.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Subpartition`] for a wrong index, [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
+    pub fn emit_buffer(
+        &mut self,
+        subpartition: usize,
+        buffer: BufferMut,
+    ) -> Result<(), ExchangeError> {
+        self.check(Target::One(subpartition), &[])?;
+        self.push_both(subpartition);
+        if !buffer.is_empty() {
+            self.push(Target::One(subpartition), buffer.freeze());
+        }
+        Ok(())
+    }
+
     /// Makes what is written visible to the consumers.
     pub fn flush(&mut self) {
         self.push_open(Target::All);
@@ -246,12 +337,21 @@ impl PartitionWriter {
         let Some(buffer) = self.slot(target).take() else {
             return;
         };
+        self.push(target, buffer.freeze());
+    }
+
+    /// What was written to a subpartition goes first, whether it was for it alone or for all.
+    fn push_both(&mut self, subpartition: usize) {
+        self.push_open(Target::All);
+        self.push_open(Target::One(subpartition));
+    }
+
+    fn push(&self, target: Target, payload: Bytes) {
         let counters = &self.partition.counters;
         counters.buffers.fetch_add(1, Ordering::Relaxed);
         counters
             .bytes
-            .fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        let payload = buffer.freeze();
+            .fetch_add(payload.len() as u64, Ordering::Relaxed);
         match target {
             Target::One(index) => {
                 if let Some(subpartition) = self.partition.subpartition(index) {
