@@ -20,7 +20,6 @@ use super::{
     gate_state::GateState,
     gate_stats::GateCounters,
     local_pool::LocalPool,
-    view::SubpartitionView,
 };
 use crate::{
     error::ErrorCode,
@@ -148,45 +147,6 @@ impl GateCore {
             what: self.name.clone(),
             reason: "a local producer sent an event of a reserved type",
         }))
-    }
-
-    fn return_view(
-        &self,
-        index: usize,
-        view: Box<dyn SubpartitionView>,
-        taken: Result<(), ExchangeError>,
-        items: &mut Vec<super::view::Item>,
-    ) {
-        let mut state = self.lock();
-        if state.closed {
-            drop(state);
-            items.clear();
-            return;
-        }
-        let channel = &mut state.channels[index];
-        channel.view = Some(view);
-        channel.extend(items.drain(..));
-        if !channel.queue.is_empty() {
-            state.set_ready(index);
-        }
-        drop(state);
-        if let Err(error) = taken {
-            self.fail(error);
-        }
-    }
-
-    /// A local channel's view is open.
-    pub(super) fn attach_view(&self, index: usize, view: Box<dyn SubpartitionView>) {
-        let mut state = self.lock();
-        if state.closed {
-            drop(state);
-            return;
-        }
-        state.channels[index].view = Some(view);
-        state.set_ready(index);
-        let waker = state.waker.take();
-        drop(state);
-        wake(waker);
     }
 
     /// The channel may have something.
@@ -401,7 +361,7 @@ fn credit_error(partition: PartitionId, violation: CreditViolation) -> ExchangeE
     }
 }
 
-fn wake(waker: Option<Waker>) {
+pub(super) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }

@@ -4,9 +4,11 @@ use std::sync::{Arc, Weak};
 
 use super::{
     error::ExchangeError,
-    gate_core::GateCore,
+    gate_core::{GateCore, wake},
     producer_check::{ProducerCheck, Verdict},
-    view::{AvailabilityListener, ResultPartitionProvider, SubpartitionRequest},
+    view::{
+        AvailabilityListener, Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView,
+    },
 };
 
 /// What opens a local channel.
@@ -55,6 +57,48 @@ impl LocalChannel {
             }
             return Err(error);
         }
+    }
+}
+
+impl GateCore {
+    /// Takes back a view that the consumer has used outside the lock, with what it gave.
+    pub(super) fn return_view(
+        &self,
+        index: usize,
+        view: Box<dyn SubpartitionView>,
+        taken: Result<(), ExchangeError>,
+        items: &mut Vec<Item>,
+    ) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            items.clear();
+            return;
+        }
+        let channel = &mut state.channels[index];
+        channel.view = Some(view);
+        channel.extend(items.drain(..));
+        if !channel.queue.is_empty() {
+            state.set_ready(index);
+        }
+        drop(state);
+        if let Err(error) = taken {
+            self.fail(error);
+        }
+    }
+
+    /// A local channel's view is open.
+    pub(super) fn attach_view(&self, index: usize, view: Box<dyn SubpartitionView>) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            return;
+        }
+        state.channels[index].view = Some(view);
+        state.set_ready(index);
+        let waker = state.waker.take();
+        drop(state);
+        wake(waker);
     }
 }
 

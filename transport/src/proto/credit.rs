@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use super::frame::DataType;
+use super::data_type::DataType;
 
 /// The producer's side of one subpartition stream.
 ///

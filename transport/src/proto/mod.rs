@@ -2,6 +2,7 @@
 
 pub mod backoff;
 mod credit;
+mod data_type;
 mod frame;
 pub mod hello;
 mod ids;
@@ -9,8 +10,9 @@ pub mod mux;
 pub mod registry;
 
 pub use credit::{CreditViolation, ReceiverCredit, Recycled, SenderCredit, floating_share};
+pub use data_type::DataType;
 pub use frame::{
-    DataType, ErrorKind, FLAG_COMPRESSED, FRAME_HEADER_BYTES, Frame, FrameError, HeaderDecoder,
+    ErrorKind, FLAG_COMPRESSED, FRAME_HEADER_BYTES, Frame, FrameError, HeaderDecoder,
     MAX_ERROR_BYTES, MAX_EVENT_BYTES, PartitionRequest, REQUEST_BODY_BYTES,
 };
 pub use ids::{ExecutionAttemptId, PartitionId, SubpartitionIndex};

@@ -1,0 +1,204 @@
+//! The writing part of a partition stream's task at the producer.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Counters, End, Limits, Shared, YIELD_BYTES};
+use crate::{
+    exchange::{
+        error::ExchangeError,
+        view::{Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView},
+    },
+    proto::{CreditViolation, DataType, FRAME_HEADER_BYTES, Frame, PartitionRequest},
+    stream::BoxSendStream,
+    transport::SendStream,
+};
+
+/// Writes what credit allows.
+pub(super) struct Producer<'a> {
+    pub(super) shared: Arc<Shared>,
+    pub(super) send: &'a mut BoxSendStream,
+    pub(super) counters: &'a Counters,
+    pub(super) limits: Limits,
+}
+
+impl Producer<'_> {
+    pub(super) async fn run(
+        &mut self,
+        provider: &dyn ResultPartitionProvider,
+        request: PartitionRequest,
+    ) -> Result<(), End> {
+        let wanted = SubpartitionRequest {
+            partition: request.partition,
+            producer: request.producer,
+            subpartition: request.subpartition,
+        };
+        let opened = provider
+            .create_subpartition_view(wanted, self.shared.clone())
+            .await;
+        let failed = match opened {
+            Ok(view) => self.send_all(view, request.buffer_size as usize).await?,
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            self.send_error(&error).await?;
+        }
+        self.send.finish()?;
+        // What was written is the transport's to deliver; the wait only keeps the stream accounted meanwhile.
+        let _ = tokio::time::timeout(self.limits.finish, self.send.stopped()).await;
+        Ok(())
+    }
+
+    /// Sends the subpartition to its end, or to the error that it gives.
+    async fn send_all(
+        &mut self,
+        mut view: Box<dyn SubpartitionView>,
+        buffer_size: usize,
+    ) -> Result<Option<ExchangeError>, End> {
+        let mut taken = Vec::with_capacity(BATCH_FRAMES);
+        let mut pending = VecDeque::with_capacity(BATCH_FRAMES);
+        let mut chunks = Vec::with_capacity(BATCH_FRAMES * 2);
+        let mut since_yield = 0;
+        loop {
+            let (credit, blocked) = {
+                let credit = self.shared.credit();
+                (credit.available(), credit.is_blocked())
+            };
+            if pending.is_empty() && !blocked {
+                if let Err(error) = view.take(credit, BATCH_FRAMES, &mut taken) {
+                    return Ok(Some(error));
+                }
+                pending.extend(taken.drain(..));
+            }
+            let batch = self.batch(&mut pending, buffer_size, &mut chunks)?;
+            if batch.ended {
+                self.send.write(&mut chunks).await?;
+                return Ok(None);
+            }
+            if chunks.is_empty() {
+                let backlog = view
+                    .backlog()
+                    .saturating_add(parts_of(&pending, buffer_size));
+                let announcement = self.shared.credit().poll_announcement(backlog);
+                match announcement {
+                    Some(backlog) => {
+                        let frame = Frame::BacklogAnnouncement { backlog };
+                        self.send.write(&mut [frame.to_bytes()]).await?;
+                    }
+                    None => self.shared.wake.notified().await,
+                }
+                continue;
+            }
+            self.send.write(&mut chunks).await?;
+            chunks.clear();
+            since_yield += batch.bytes;
+            if since_yield >= YIELD_BYTES {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Frames of what may be sent now, header and payload as chunks of their own.
+    fn batch(
+        &self,
+        pending: &mut VecDeque<Item>,
+        buffer_size: usize,
+        chunks: &mut Vec<Bytes>,
+    ) -> Result<Batch, CreditViolation> {
+        let mut batch = Batch::default();
+        let mut headers = BytesMut::new();
+        let mut credit = self.shared.credit();
+        while let Some(item) = pending.front() {
+            if credit.is_blocked()
+                || chunks.len() >= BATCH_FRAMES * 2
+                || (item.data_type.is_data() && credit.available() == 0)
+            {
+                break;
+            }
+            let sequence = credit.on_sent(item.data_type)?;
+            let Some(item) = pop_part(pending, buffer_size) else {
+                break;
+            };
+            if headers.capacity() < FRAME_HEADER_BYTES {
+                headers.reserve(FRAME_HEADER_BYTES * BATCH_FRAMES);
+            }
+            Frame::Buffer {
+                data_type: item.data_type,
+                length: u32::try_from(item.payload.len()).unwrap_or(u32::MAX),
+                sequence,
+                backlog: credit.reported_backlog(item.backlog),
+            }
+            .encode(&mut headers);
+            chunks.push(headers.split().freeze());
+            batch.bytes += FRAME_HEADER_BYTES + item.payload.len();
+            if item.data_type.is_data() {
+                self.counters.buffers.fetch_add(1, Ordering::Relaxed);
+                self.counters
+                    .bytes
+                    .fetch_add(item.payload.len() as u64, Ordering::Relaxed);
+            }
+            if !item.payload.is_empty() {
+                chunks.push(item.payload);
+            }
+            batch.ended |= item.data_type == DataType::EndOfPartition;
+        }
+        Ok(batch)
+    }
+
+    async fn send_error(&mut self, error: &ExchangeError) -> Result<(), End> {
+        let (kind, text) = error.to_wire();
+        let text = Bytes::from(text);
+        let frame = Frame::Error {
+            kind,
+            length: u32::try_from(text.len()).unwrap_or(u32::MAX),
+        };
+        let mut chunks = vec![frame.to_bytes()];
+        if !text.is_empty() {
+            chunks.push(text);
+        }
+        Ok(self.send.write(&mut chunks).await?)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: usize,
+    ended: bool,
+}
+
+/// Takes the next item, or its first part if it is data that is longer than the consumer's buffers: each part costs
+/// credit and counts in the backlog. Cut as it is sent, so that a consumer with tiny buffers costs no memory ahead.
+fn pop_part(pending: &mut VecDeque<Item>, buffer_size: usize) -> Option<Item> {
+    let item = pending.front_mut()?;
+    if !item.data_type.is_data() || item.payload.len() <= buffer_size {
+        return pending.pop_front();
+    }
+    let payload = item.payload.split_to(buffer_size);
+    Some(Item {
+        data_type: item.data_type,
+        payload,
+        backlog: item.backlog.saturating_add(parts(item, buffer_size)),
+    })
+}
+
+/// Buffers of the consumer that an item takes.
+fn parts(item: &Item, buffer_size: usize) -> u32 {
+    if !item.data_type.is_data() {
+        return 0;
+    }
+    u32::try_from(item.payload.len().div_ceil(buffer_size).max(1)).unwrap_or(u32::MAX)
+}
+
+fn parts_of(items: &VecDeque<Item>, buffer_size: usize) -> u32 {
+    items.iter().fold(0, |sum: u32, item| {
+        sum.saturating_add(parts(item, buffer_size))
+    })
+}
+
+/// Frames per write. On QUIC one call of the stream takes them all; more gained nothing.
+const BATCH_FRAMES: usize = 8;
