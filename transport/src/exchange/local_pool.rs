@@ -28,7 +28,23 @@ impl LocalPool {
     /// # Errors
     /// [`BufferError::Closed`].
     pub fn try_request(&self) -> Result<Option<BufferMut>, BufferError> {
-        self.inner.pool.try_take(&self.inner)
+        self.inner.pool.try_take(&self.inner, 0)
+    }
+
+    /// As [`try_request`](Self::try_request), up to [`OVERDRAFT_BUFFERS`] beyond the maximum: for who is in the middle
+    /// of something that has to be finished before it can wait.
+    ///
+    /// # Errors
+    /// [`BufferError::Closed`].
+    pub fn try_request_overdraft(&self) -> Result<Option<BufferMut>, BufferError> {
+        self.inner.pool.try_take(&self.inner, OVERDRAFT_BUFFERS)
+    }
+
+    /// Says in gauges whose pool it is.
+    pub fn set_name(&self, name: &str) {
+        self.inner
+            .pool
+            .name_account(self.inner.index, Arc::from(name));
     }
 
     /// Waits for a buffer; requests of the node are served in their order, as far as their pools may have more.
@@ -81,6 +97,12 @@ impl LocalPool {
         self.inner.pool.account(self.inner.index).min
     }
 
+    /// The share now: what the pool may have whatever others ask for; between the minimum and the maximum.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.inner.pool.account(self.inner.index).size
+    }
+
     /// The maximum.
     #[must_use]
     pub fn max(&self) -> usize {
@@ -123,6 +145,9 @@ impl Drop for LocalInner {
         self.pool.vacate_account(self.index);
     }
 }
+
+/// Buffers beyond a pool's maximum that finish what was begun (Flink's `max-overdraft-buffers-per-gate`).
+pub const OVERDRAFT_BUFFERS: usize = 5;
 
 /// Takes a request out of the queue when its future is dropped or done.
 struct Forget<'a> {

@@ -20,6 +20,11 @@ use crate::config::TransportConfig;
 /// Memory is taken from the system when a buffer is first used and kept for the next use. One lock guards the
 /// accounts of all local pools; nothing is called while it is held. Each local pool is guaranteed its minimum by
 /// accounting: a buffer beyond a minimum is handed out only while every unused guarantee is still covered.
+///
+/// What is not guaranteed is shared in proportion to what each local pool may have beyond its minimum. A pool may exceed
+/// its share while others do not use theirs, but an eighth of what is not guaranteed stays for those below their share:
+/// a pool that comes late to a busy node gets on at once, and the ones above their share make room as their buffers
+/// return.
 #[derive(Debug, Clone)]
 pub struct BufferPool {
     inner: Arc<PoolInner>,
@@ -65,6 +70,21 @@ impl BufferPool {
         self.inner.buffer_bytes
     }
 
+    /// The gauges of every open local pool, in no particular order.
+    #[must_use]
+    pub fn local_stats(&self) -> Vec<LocalPoolStats> {
+        let state = self.inner.lock();
+        let open = state.accounts.iter().filter(|account| account.open);
+        open.map(|account| LocalPoolStats {
+            name: account.name.clone(),
+            min: account.min,
+            size: state.size(self.inner.total, account),
+            max: account.max,
+            used: account.used,
+        })
+        .collect()
+    }
+
     /// The gauges.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
@@ -98,6 +118,22 @@ pub struct PoolStats {
     pub waiting: usize,
 }
 
+/// Gauges of one local pool, in buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LocalPoolStats {
+    /// Whose it is; empty if nobody said.
+    pub name: Arc<str>,
+    /// What is guaranteed.
+    pub min: usize,
+    /// Its share now: what it may have whatever others ask for.
+    pub size: usize,
+    /// What it may have while others do not need it.
+    pub max: usize,
+    /// In use.
+    pub used: usize,
+}
+
 /// What all local pools share.
 #[derive(Debug)]
 pub(super) struct PoolInner {
@@ -116,8 +152,21 @@ impl PoolInner {
         self.request_timeout
     }
 
-    pub(super) fn account(&self, index: usize) -> Account {
-        self.lock().accounts[index]
+    pub(super) fn account(&self, index: usize) -> LocalPoolStats {
+        let state = self.lock();
+        let account = &state.accounts[index];
+        LocalPoolStats {
+            name: account.name.clone(),
+            min: account.min,
+            size: state.size(self.total, account),
+            max: account.max,
+            used: account.used,
+        }
+    }
+
+    pub(super) fn name_account(&self, index: usize, name: Arc<str>) {
+        let old = std::mem::replace(&mut self.lock().accounts[index].name, name);
+        drop(old);
     }
 
     fn open_account(&self, min: usize, max: usize) -> Result<usize, BufferError> {
@@ -134,11 +183,13 @@ impl PoolInner {
         state.guaranteed += min;
         state.unused_guarantee += min;
         let account = Account {
+            name: Arc::default(),
             min,
             max,
             used: 0,
             open: true,
         };
+        state.appetite += account.appetite(self.total);
         if let Some(index) = state.vacant.pop() {
             state.accounts[index] = account;
             return Ok(index);
@@ -149,24 +200,22 @@ impl PoolInner {
 
     /// Ends the guarantee and every waiting request of the account. Buffers in use come back later.
     pub(super) fn close_account(&self, index: usize) {
-        let mut state = self.lock();
-        let account = state.accounts[index];
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let account = &mut state.accounts[index];
         if !account.open {
             return;
         }
         state.guaranteed -= account.min;
         state.unused_guarantee -= account.min.saturating_sub(account.used);
-        state.accounts[index] = Account {
-            min: 0,
-            open: false,
-            ..account
-        };
+        state.appetite -= account.appetite(self.total);
+        (account.min, account.open) = (0, false);
         let waiters = std::mem::take(&mut state.waiters);
         let (ended, left): (VecDeque<_>, VecDeque<_>) = waiters
             .into_iter()
             .partition(|waiter| waiter.local.index() == index);
         state.waiters = left;
-        drop(state);
+        drop(guard);
         // Dropping a reply wakes its requester, and may drop the last handle of a local pool.
         drop(ended);
         self.serve_waiters();
@@ -178,17 +227,18 @@ impl PoolInner {
         self.lock().vacant.push(index);
     }
 
-    /// Takes a buffer if one may be had at once.
+    /// Takes a buffer if one may be had at once, up to `overdraft` beyond the maximum.
     pub(super) fn try_take(
         &self,
         local: &Arc<LocalInner>,
+        overdraft: usize,
     ) -> Result<Option<BufferMut>, BufferError> {
         let data = {
             let mut state = self.lock();
             if !state.accounts[local.index()].open {
                 return Err(BufferError::Closed);
             }
-            if !state.may_take(self.total, local.index()) {
+            if !state.may_take(self.total, local.index(), overdraft) {
                 return Ok(None);
             }
             state.take(local.index())
@@ -200,11 +250,12 @@ impl PoolInner {
     pub(super) fn take_or_wait(&self, local: &Arc<LocalInner>) -> Result<Taken, BufferError> {
         let (reply, wait) = oneshot::channel();
         let mut state = self.lock();
-        let account = state.accounts[local.index()];
+        let account = &state.accounts[local.index()];
         if !account.open {
             return Err(BufferError::Closed);
         }
-        if state.may_take(self.total, local.index()) {
+        let guaranteed = account.used < account.min;
+        if state.may_take(self.total, local.index(), 0) {
             let data = state.take(local.index());
             drop(state);
             return Ok(Taken::Buffer(self.buffer(data, local.clone())));
@@ -219,7 +270,7 @@ impl PoolInner {
         Ok(Taken::Wait {
             id,
             wait,
-            guaranteed: account.used < account.min,
+            guaranteed,
         })
     }
 
@@ -239,7 +290,7 @@ impl PoolInner {
 
     pub(super) fn timed_out(&self, index: usize) -> BufferError {
         let state = self.lock();
-        let account = state.accounts[index];
+        let account = &state.accounts[index];
         BufferError::TimedOut {
             seconds: self.request_timeout.as_secs(),
             used: account.used,
@@ -259,7 +310,7 @@ impl PoolInner {
                 let eligible = state
                     .waiters
                     .iter()
-                    .position(|waiter| state.may_take(total, waiter.local.index()));
+                    .position(|waiter| state.may_take(total, waiter.local.index(), 0));
                 let Some(waiter) = eligible.and_then(|at| state.waiters.remove(at)) else {
                     return;
                 };
@@ -297,12 +348,20 @@ pub(super) enum Taken {
 }
 
 /// What a local pool was promised and what it has.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Account {
-    pub(super) min: usize,
-    pub(super) max: usize,
-    pub(super) used: usize,
-    pub(super) open: bool,
+#[derive(Debug)]
+struct Account {
+    name: Arc<str>,
+    min: usize,
+    max: usize,
+    used: usize,
+    open: bool,
+}
+
+impl Account {
+    /// What it may have beyond its minimum. A pool without a limit wants no more than there is.
+    fn appetite(&self, total: usize) -> usize {
+        self.max.min(total).saturating_sub(self.min)
+    }
 }
 
 #[derive(Debug)]
@@ -320,6 +379,8 @@ struct PoolState {
     guaranteed: usize,
     /// The sum of `min - used` over the accounts where that is positive.
     unused_guarantee: usize,
+    /// The sum of what the open accounts may have beyond their minimums.
+    appetite: usize,
     accounts: Vec<Account>,
     vacant: Vec<usize>,
     waiters: VecDeque<Waiter>,
@@ -327,13 +388,32 @@ struct PoolState {
 }
 
 impl PoolState {
-    fn may_take(&self, total: usize, index: usize) -> bool {
-        let account = self.accounts[index];
+    fn may_take(&self, total: usize, index: usize, overdraft: usize) -> bool {
+        let account = &self.accounts[index];
         let free = total - self.used;
-        account.open
-            && account.used < account.max
-            && free > 0
-            && (account.used < account.min || free > self.unused_guarantee)
+        if !account.open || account.used >= account.max.saturating_add(overdraft) || free == 0 {
+            return false;
+        }
+        if account.used < account.min {
+            return true;
+        }
+        let reserved = if account.used < self.size(total, account) {
+            0
+        } else {
+            (total - self.guaranteed) / RESERVED_PART
+        };
+        free > self.unused_guarantee + reserved
+    }
+
+    /// The account's minimum and its part of what nobody was promised.
+    fn size(&self, total: usize, account: &Account) -> usize {
+        let (surplus, appetite) = (total - self.guaranteed, account.appetite(total));
+        if self.appetite <= surplus {
+            return account.min + appetite;
+        }
+        // Both factors are at most the node's buffers, of which there are fewer than 2^32.
+        let part = appetite as u64 * surplus as u64 / self.appetite as u64;
+        account.min + usize::try_from(part).unwrap_or(usize::MAX)
     }
 
     fn take(&mut self, index: usize) -> Option<Vec<u8>> {
@@ -357,6 +437,9 @@ impl PoolState {
         self.free.push(data);
     }
 }
+
+/// The part of the buffers beyond all guarantees that pools above their share leave alone.
+const RESERVED_PART: usize = 8;
 
 #[cfg(test)]
 mod tests;

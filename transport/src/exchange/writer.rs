@@ -1,5 +1,7 @@
 //! What a producing task holds: cuts records into buffers, one stream of bytes for each subpartition.
 
+mod blocks;
+
 use std::sync::{Arc, atomic::Ordering};
 
 use bytes::Bytes;
@@ -25,6 +27,8 @@ pub struct PartitionWriter {
     open: Box<[Option<BufferMut>]>,
     /// One buffer for all subpartitions; never open together with one of `open`.
     open_broadcast: Option<BufferMut>,
+    /// What `ready` has waited for.
+    spare: Option<BufferMut>,
     state: WriterState,
 }
 
@@ -35,6 +39,7 @@ impl PartitionWriter {
             partition,
             open,
             open_broadcast: None,
+            spare: None,
             state: WriterState::Open,
         }
     }
@@ -43,6 +48,22 @@ impl PartitionWriter {
     #[must_use]
     pub fn partition(&self) -> &Arc<ResultPartition> {
         &self.partition
+    }
+
+    /// Waits until a buffer is there for the next record: for tasks that take input only while their output has room.
+    /// The buffer stays with the writer until it is used.
+    ///
+    /// # Errors
+    /// As [`request_buffer`](Self::request_buffer).
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn ready(&mut self) -> Result<(), ExchangeError> {
+        self.check_open()?;
+        if self.spare.is_none() {
+            self.spare = Some(self.request().await?);
+        }
+        Ok(())
     }
 
     /// Writes a record if no wait is needed; `false` means that nothing was written: use [`emit`](Self::emit).
@@ -60,7 +81,7 @@ impl PartitionWriter {
             if needed > room + pool.buffer_bytes() {
                 return Ok(false);
             }
-            fresh = self.partition.pool().try_request()?;
+            fresh = self.try_request()?;
             if fresh.is_none() {
                 return Ok(false);
             }
@@ -107,97 +128,6 @@ impl PartitionWriter {
         self.write_record(target, record).await
     }
 
-    /// Sends bytes that the caller owns, without a copy: cut into buffers, none of which holds anything else.
-    ///
-    /// For engines that serialize into memory of their own. The consumer takes the pieces from its
-    /// [`InputGate`](super::InputGate) as they were cut; a [`RecordReader`](super::RecordReader) reads records only. Each
-    /// piece takes the place of a buffer of the partition's pool until the transport needs it no more, so that a slow
-    /// consumer holds the writer back as with records. Empty bytes send nothing.
-    ///
-    /// # Errors
-    /// As [`emit`](Self::emit), without a limit of length.
-    ///
-    /// # Cancel safety
-    /// Cancel-safe for bytes of at most one buffer; a dropped call with more may leave a part of them, after which the
-    /// writer refuses everything but `fail`.
-    pub async fn emit_bytes(
-        &mut self,
-        subpartition: usize,
-        mut bytes: Bytes,
-    ) -> Result<(), ExchangeError> {
-        self.check(Target::One(subpartition), &[])?;
-        self.push_both(subpartition);
-        let size = self.partition.pool().buffer_bytes();
-        while !bytes.is_empty() {
-            let place = self.request().await?;
-            let piece = bytes.split_to(bytes.len().min(size));
-            self.state = WriterState::Torn;
-            self.push(Target::One(subpartition), place.stand_for(piece));
-        }
-        self.state = WriterState::Open;
-        Ok(())
-    }
-
-    /// As [`emit_bytes`](Self::emit_bytes) for at most one buffer, if no wait is needed; otherwise `false`, and nothing
-    /// was sent.
-    ///
-    /// # Errors
-    /// As [`emit_bytes`](Self::emit_bytes), and [`ExchangeError::TooLarge`] for more bytes than a buffer takes.
-    pub fn try_emit_bytes(
-        &mut self,
-        subpartition: usize,
-        bytes: &Bytes,
-    ) -> Result<bool, ExchangeError> {
-        self.check(Target::One(subpartition), &[])?;
-        let limit = self.partition.pool().buffer_bytes();
-        if bytes.len() > limit {
-            return Err(ExchangeError::TooLarge {
-                what: "buffer",
-                bytes: bytes.len() as u64,
-                limit: limit as u64,
-            });
-        }
-        self.push_both(subpartition);
-        if bytes.is_empty() {
-            return Ok(true);
-        }
-        let Some(place) = self.partition.pool().try_request()? else {
-            return Ok(false);
-        };
-        self.push(Target::One(subpartition), place.stand_for(bytes.clone()));
-        Ok(true)
-    }
-
-    /// Waits for an empty buffer of the partition's pool, to be filled in place and sent by
-    /// [`emit_buffer`](Self::emit_buffer). Dropping it gives it back.
-    ///
-    /// # Errors
-    /// [`ExchangeError::Buffers`], and [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
-    ///
-    /// # Cancel safety
-    /// Cancel-safe.
-    pub async fn request_buffer(&mut self) -> Result<BufferMut, ExchangeError> {
-        self.check_open()?;
-        self.request().await
-    }
-
-    /// Sends a filled buffer, as [`emit_bytes`](Self::emit_bytes) does. An empty one goes back to its pool.
-    ///
-    /// # Errors
-    /// [`ExchangeError::Subpartition`] for a wrong index, [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
-    pub fn emit_buffer(
-        &mut self,
-        subpartition: usize,
-        buffer: BufferMut,
-    ) -> Result<(), ExchangeError> {
-        self.check(Target::One(subpartition), &[])?;
-        self.push_both(subpartition);
-        if !buffer.is_empty() {
-            self.push(Target::One(subpartition), buffer.freeze());
-        }
-        Ok(())
-    }
-
     /// Makes what is written visible to the consumers.
     pub fn flush(&mut self) {
         self.push_open(Target::All);
@@ -242,11 +172,16 @@ impl PartitionWriter {
     async fn write_record(&mut self, target: Target, record: &[u8]) -> Result<(), ExchangeError> {
         self.switch_to(target);
         self.state = WriterState::Torn;
+        let mut begun = self.slot(target).is_some();
         for mut part in [&prefix(record)[..], record] {
             while !part.is_empty() {
                 if self.slot(target).is_none() {
-                    let buffer = self.request().await?;
+                    let buffer = match begun {
+                        true => self.request_more().await?,
+                        false => self.request().await?,
+                    };
                     *self.slot(target) = Some(buffer);
+                    begun = true;
                 }
                 if let Some(buffer) = self.slot(target) {
                     part = &part[buffer.append(part)..];
@@ -261,13 +196,27 @@ impl PartitionWriter {
 
     /// A wait ends only when consumers give buffers back, so they must see all that is written.
     async fn request(&mut self) -> Result<BufferMut, ExchangeError> {
-        let pool = self.partition.pool();
-        if let Some(buffer) = pool.try_request()? {
+        if let Some(buffer) = self.try_request()? {
             return Ok(buffer);
         }
-        let pool = pool.clone();
+        let pool = self.partition.pool().clone();
         self.flush();
         Ok(pool.request().await?)
+    }
+
+    fn try_request(&mut self) -> Result<Option<BufferMut>, ExchangeError> {
+        match self.spare.take() {
+            Some(buffer) => Ok(Some(buffer)),
+            None => Ok(self.partition.pool().try_request()?),
+        }
+    }
+
+    /// For the rest of a record. With the overdraft most records that span buffers are whole before the task waits.
+    async fn request_more(&mut self) -> Result<BufferMut, ExchangeError> {
+        match self.partition.pool().try_request_overdraft()? {
+            Some(buffer) => Ok(buffer),
+            None => self.request().await,
+        }
     }
 
     fn check(&self, target: Target, record: &[u8]) -> Result<Target, ExchangeError> {
@@ -374,6 +323,7 @@ impl PartitionWriter {
     }
 
     fn drop_open(&mut self) {
+        self.spare = None;
         self.open_broadcast = None;
         self.open.fill_with(|| None);
     }

@@ -134,6 +134,90 @@ async fn a_closed_pool_wakes_its_requests_and_pulls_nothing_any_more() {
     let _again = pool.local(2, 2).unwrap();
 }
 
+fn take_all(local: &LocalPool) -> Vec<BufferMut> {
+    std::iter::from_fn(|| local.try_request().unwrap()).collect()
+}
+
+#[test]
+fn what_nobody_was_promised_is_shared_in_proportion() {
+    let pool = pool(100);
+    let alone = pool.local(10, 60).unwrap();
+    assert_eq!(alone.size(), 60);
+    let second = pool.local(10, 110).unwrap();
+    // 80 are left over; the pools want 50 and, of the node's 100, 90.
+    assert_eq!((alone.size(), second.size()), (10 + 28, 10 + 51));
+    drop(second);
+    assert_eq!(alone.size(), 60);
+    let stats = pool.local_stats();
+    assert_eq!((stats.len(), stats[0].min, stats[0].max), (1, 10, 60));
+}
+
+#[test]
+fn a_lone_pool_may_use_what_others_leave_but_for_a_reserve() {
+    let pool = pool(80);
+    let busy = pool.local(0, usize::MAX).unwrap();
+    let idle = pool.local(0, usize::MAX).unwrap();
+    assert_eq!((busy.size(), idle.size()), (40, 40));
+    assert_eq!(take_all(&busy).len(), 70);
+}
+
+#[test]
+fn a_pool_that_comes_late_gets_on_at_once_and_then_its_share() {
+    let pool = pool(80);
+    let early = pool.local(0, usize::MAX).unwrap();
+    let mut held = take_all(&early);
+    assert_eq!(held.len(), 80, "alone its share is all there is");
+    let late = pool.local(0, usize::MAX).unwrap();
+    let mut got = Vec::new();
+    while got.len() < late.size() {
+        held.pop().expect("the early pool ends above its share");
+        assert!(early.try_request().unwrap().is_none(), "above its share");
+        got.extend(late.try_request().unwrap());
+    }
+    assert_eq!((held.len(), got.len()), (40, 40));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_below_its_share_is_served_before_an_older_one_above_it() {
+    let pool = pool(16);
+    let early = pool.local(0, usize::MAX).unwrap();
+    let mut held = take_all(&early);
+    let late = pool.local(0, usize::MAX).unwrap();
+    let again = early.clone();
+    let older = tokio::spawn(async move { again.request().await });
+    let younger = tokio::spawn(async move { late.request().await });
+    while pool.stats().waiting < 2 {
+        tokio::task::yield_now().await;
+    }
+    held.pop();
+    let buffer = younger.await.unwrap().unwrap();
+    assert!(!older.is_finished());
+    held.clear();
+    drop((older.await.unwrap().unwrap(), buffer));
+    assert_eq!(pool.stats().used, 0);
+}
+
+#[test]
+fn an_overdraft_goes_beyond_the_maximum_but_takes_no_guarantee() {
+    let pool = pool(10);
+    let local = pool.local(1, 2).unwrap();
+    let promised = pool.local(4, 4).unwrap();
+    let held = take_all(&local);
+    assert_eq!(held.len(), 2);
+    let beyond: Vec<_> = std::iter::from_fn(|| local.try_request_overdraft().unwrap()).collect();
+    assert_eq!(beyond.len(), 4, "4 of 10 are promised");
+    assert_eq!(take_all(&promised).len(), 4);
+    drop(promised);
+    let more = local.try_request_overdraft().unwrap();
+    assert!(more.is_some());
+    assert!(local.try_request_overdraft().unwrap().is_none(), "5 beyond");
+    drop((held, more));
+    assert!(
+        local.try_request().unwrap().is_none(),
+        "the overdraft is paid back first"
+    );
+}
+
 #[test]
 fn requests_from_many_threads_lose_no_buffer() {
     let pool = pool(8);

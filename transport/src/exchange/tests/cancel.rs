@@ -164,7 +164,7 @@ async fn only_the_last_failures_are_remembered() {
 async fn a_dropped_emit_leaves_a_writer_that_can_only_fail() {
     let (producer, _) = pair().await;
     let mut writer = producer.produce_with(0, 1, 1);
-    let dropped = tokio::time::timeout(Duration::from_millis(1), writer.emit(0, &[0; 5000])).await;
+    let dropped = tokio::time::timeout(Duration::from_millis(1), writer.emit(0, &[0; 9000])).await;
     assert!(dropped.is_err());
     assert!(matches!(
         writer.emit(0, b"x").await,
@@ -180,7 +180,7 @@ async fn a_failed_partition_wakes_a_writer_that_waits_for_memory() {
     let (producer, _) = pair().await;
     let mut writer = producer.produce_with(0, 1, 1);
     let partition = writer.partition().clone();
-    let waiting = tokio::spawn(async move { writer.emit(0, &[0; 5000]).await });
+    let waiting = tokio::spawn(async move { writer.emit(0, &[0; 9000]).await });
     settle().await;
     partition.fail("another part of the task failed");
     let error = within("wake", waiting).await.unwrap().unwrap_err();

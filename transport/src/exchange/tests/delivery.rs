@@ -28,7 +28,7 @@ async fn many_channels_deliver_every_record_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_of_5_mb_passes_through_two_buffers() {
+async fn a_record_of_5_mb_passes_through_two_buffers_and_the_overdraft() {
     let (producer, consumer) = pair_with(TransportConfig::default()).await;
     let mut writer = producer.produce_with(0, 1, 2);
     let big: Vec<u8> = (0..5_000_000u32)
@@ -51,7 +51,7 @@ async fn a_record_of_5_mb_passes_through_two_buffers() {
     let got = within("small", reader.next()).await.unwrap();
     assert_eq!(got, Some((0, Input::Record(Bytes::from_static(b"after")))));
     task.await.unwrap();
-    assert!(producer.pool.stats().peak <= 2);
+    assert!(producer.pool.stats().peak <= 2 + OVERDRAFT_BUFFERS);
     assert!(consumer.pool.stats().peak <= 3);
 }
 
