@@ -15,6 +15,7 @@ pub mod mem;
 mod node;
 pub mod proto;
 pub mod quic;
+mod rustls_credentials;
 mod shutdown;
 mod stream;
 pub mod tcp;
@@ -33,6 +34,7 @@ pub use identity::{
 };
 pub use link::STREAM_VERSION;
 pub use node::{NetworkRuntime, Node, NodeBuilder, NodeError};
+pub use rustls_credentials::RustlsCredentials;
 pub use shutdown::Shutdown;
 pub use stream::{BoxFuture, BoxRecvStream, BoxSendStream};
 pub use tcp::{TcpConnection, TcpListener, TcpRecvStream, TcpSendStream, TcpTransport};
