@@ -112,8 +112,10 @@ impl ShuffleEnvironment {
         let provider = Arc::new(partitions.clone());
         manager.start(provider.clone(), Arc::clone(&events))?;
         let pool = BufferPool::new(config);
+        let mut gates = GateContext::new(config, manager, provider, pool, runtime, tasks);
+        gates.task_events = Arc::clone(&events);
         Ok(Self(Arc::new(Inner {
-            gates: GateContext::new(config, manager, provider, pool, runtime, tasks),
+            gates,
             partitions,
             events,
             network,
@@ -211,14 +213,18 @@ impl ShuffleEnvironment {
         let (id, attempt) = (partition_id(key), attempt_id(execution));
         let partition =
             ResultPartition::pipelined(id, attempt, subpartitions as usize, &self.0.gates.pool)?;
-        self.0.partitions.register(partition.clone())?;
+        // Before the partition, whose consumers may send events as soon as they find it.
+        self.0.events.register(id)?;
+        if let Err(error) = self.0.partitions.register(partition.clone()) {
+            self.0.events.unregister(id);
+            return Err(error);
+        }
         self.0
             .lock()
             .produced
             .entry(execution)
             .or_default()
             .push(key);
-        self.0.events.register(id)?;
         Ok(partition)
     }
 

@@ -9,6 +9,8 @@ use super::local_pool::LocalInner;
 /// A writable buffer of a pool. Dropping it gives its memory back to the pool.
 pub struct BufferMut {
     data: Vec<u8>,
+    /// Bytes that may be written: all of it, or what its writer has limited it to.
+    limit: usize,
     local: Option<Arc<LocalInner>>,
 }
 
@@ -16,6 +18,7 @@ impl BufferMut {
     pub(super) fn new(data: Vec<u8>, local: Arc<LocalInner>) -> Self {
         Self {
             data,
+            limit: local.buffer_bytes(),
             local: Some(local),
         }
     }
@@ -35,8 +38,12 @@ impl BufferMut {
     /// Bytes that still fit.
     #[must_use]
     pub fn remaining(&self) -> usize {
-        let size = self.local.as_ref().map_or(0, |local| local.buffer_bytes());
-        size - self.data.len()
+        self.limit.saturating_sub(self.data.len())
+    }
+
+    /// Lets it take no more than so many bytes in all.
+    pub(super) fn limit_to(&mut self, bytes: usize) {
+        self.limit = self.limit.min(bytes);
     }
 
     /// Appends as much of `bytes` as fits and says how much that was.

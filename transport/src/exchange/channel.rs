@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{
     buffer::BufferMut,
     gate_core::GateCore,
+    outbox::Outbox,
     view::{Item, SubpartitionRequest, SubpartitionView},
 };
 use crate::{
@@ -57,8 +58,13 @@ pub(super) struct Channel {
     /// The consumer has taken the end of the partition.
     pub(super) ended: bool,
     pub(super) control: Control,
-    pub(super) unsent_credit: u32,
-    pub(super) unsent_resume: bool,
+    pub(super) outbox: Outbox,
+    /// The view of a local channel was opened.
+    pub(super) opened: bool,
+    /// The consumer has taken the end of data.
+    pub(super) end_of_data: bool,
+    /// The consumer has acknowledged all records.
+    pub(super) acknowledged: bool,
 }
 
 impl Channel {
@@ -78,8 +84,10 @@ impl Channel {
             credit_ended: false,
             ended: false,
             control: Control::Detached,
-            unsent_credit: 0,
-            unsent_resume: false,
+            outbox: Outbox::default(),
+            opened: false,
+            end_of_data: false,
+            acknowledged: false,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
 
 /// The counterpart of Flink's `ConnectionManager`, operation by operation.
 pub trait ConnectionManager: fmt::Debug + Send + Sync + 'static {
-    /// Begins to serve this node's partitions.
+    /// Begins to serve this node's partitions, and to deliver the task events of their consumers.
     ///
     /// # Errors
     /// [`ExchangeError::InvalidState`] the second time.
@@ -90,9 +90,9 @@ impl ConnectionManager for NetworkConnectionManager {
     fn start(
         &self,
         provider: Arc<dyn ResultPartitionProvider>,
-        _dispatcher: Arc<TaskEventDispatcher>,
+        dispatcher: Arc<TaskEventDispatcher>,
     ) -> Result<(), ExchangeError> {
-        let server = Arc::new(PartitionServer::new(provider, &self.config));
+        let server = Arc::new(PartitionServer::new(provider, dispatcher, &self.config));
         if self.server.set(server.clone()).is_err() {
             return Err(ExchangeError::InvalidState {
                 what: "the connection manager".to_owned(),

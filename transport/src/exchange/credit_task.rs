@@ -1,8 +1,8 @@
-//! The one task of a gate that tells its producers of free buffers and resumes.
+//! The one task of a gate that tells its producers of free buffers, resumes and whatever else it has for them.
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::{
@@ -11,12 +11,11 @@ use super::{
 };
 use crate::{
     error::{ErrorCode, StreamError},
-    proto::{FRAME_HEADER_BYTES, Frame},
     stream::BoxSendStream,
     transport::SendStream,
 };
 
-/// Sends credit until the gate is cancelled, by its consumer or its node.
+/// Sends what channels have to say until the gate is cancelled, by its consumer or its node.
 ///
 /// A write that has to wait is set aside, so that a producer that does not read delays no other.
 pub(super) async fn send_credit(core: Arc<GateCore>) {
@@ -60,21 +59,16 @@ fn next_message(core: &GateCore) -> Option<(usize, BoxSendStream, Bytes)> {
         if !matches!(channel.control, Control::Idle(_)) {
             continue;
         }
-        let mut frames = BytesMut::with_capacity(FRAME_HEADER_BYTES * 2);
-        // After a resume the producer forgets old credit, so the resume goes first.
-        if std::mem::take(&mut channel.unsent_resume) {
-            Frame::ResumeConsumption.encode(&mut frames);
-        }
-        let credit = std::mem::take(&mut channel.unsent_credit);
+        let credit = channel.outbox.credit;
+        let frames = channel.outbox.take_frames();
         if credit > 0 {
-            Frame::AddCredit { credit }.encode(&mut frames);
             core.counters.on_credit_sent(credit);
         }
         if frames.is_empty() {
             continue;
         }
         if let Control::Idle(send) = std::mem::replace(&mut channel.control, Control::Busy) {
-            return Some((index, send, frames.freeze()));
+            return Some((index, send, frames));
         }
     }
     None

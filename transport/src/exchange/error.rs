@@ -131,6 +131,7 @@ impl ExchangeError {
         let (kind, mut text) = match self {
             Self::PartitionNotFound { .. } => (ErrorKind::PartitionNotFound, String::new()),
             Self::ProducerFailed { cause, .. } => (ErrorKind::ProducerFailed, cause.clone()),
+            Self::Internal { message, .. } => (ErrorKind::Internal, message.clone()),
             other => (ErrorKind::Internal, other.to_string()),
         };
         text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES));

@@ -14,6 +14,7 @@ use super::{
     gate_stats::GateStats,
     pool::BufferPool,
     producer_check::ProducerCheck,
+    task_events::TaskEventDispatcher,
     view::ResultPartitionProvider,
 };
 use crate::{config::TransportConfig, proto::ExecutionAttemptId, shutdown::Shutdown};
@@ -33,6 +34,9 @@ pub struct GateContext {
     pub tasks: Shutdown,
     /// Who is asked about missing partitions; without one a missing partition fails the gate.
     pub producer_check: Option<Arc<dyn ProducerCheck>>,
+    /// Where task events for this node's own partitions go: the dispatcher that the connection manager was started
+    /// with. An empty one, where events of local channels find no receiver, if it is not set.
+    pub task_events: Arc<TaskEventDispatcher>,
     /// Initial credit of each remote channel. May be 0.
     pub exclusive_buffers: u32,
     /// Buffers that the remote channels share by backlog, at least 1.
@@ -57,6 +61,7 @@ impl GateContext {
             runtime,
             tasks,
             producer_check: None,
+            task_events: Arc::default(),
             exclusive_buffers: config.exclusive_buffers_per_channel,
             floating_buffers: config.floating_buffers_per_gate.max(1),
         }
@@ -163,6 +168,14 @@ impl InputGate {
     /// [`ExchangeError::InvalidState`] for a wrong index, [`ExchangeError::Cancelled`] after `close`.
     pub fn resume_consumption(&mut self, channel: usize) -> Result<(), ExchangeError> {
         self.handle.resume_consumption(channel)
+    }
+
+    /// As [`GateHandle::acknowledge_all_records`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acknowledge_all_records(&mut self, channel: usize) -> Result<(), ExchangeError> {
+        self.handle.acknowledge_all_records(channel)
     }
 
     /// Counters so far.

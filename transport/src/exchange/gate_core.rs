@@ -20,6 +20,7 @@ use super::{
     gate_state::GateState,
     gate_stats::GateCounters,
     local_pool::LocalPool,
+    outbox::Outbox,
 };
 use crate::{
     error::ErrorCode,
@@ -123,6 +124,7 @@ impl GateCore {
         } else {
             None
         };
+        channel.end_of_data |= data_type == DataType::EndOfData;
         let local = matches!(channel.source, ChannelSource::Local(_));
         let mut view = None;
         if data_type == DataType::EndOfPartition {
@@ -209,7 +211,7 @@ impl GateCore {
         let mut dirty = false;
         let mut surplus = Vec::new();
         if released > 0 {
-            channel.unsent_credit = 0;
+            channel.outbox.credit = 0;
             for _ in 0..released {
                 let buffer = state.free.pop();
                 dirty |= buffer.is_some_and(|buffer| state.offer(buffer, &mut surplus));
@@ -251,6 +253,9 @@ impl GateCore {
             channel.push(data_type, payload);
         }
         let has_room = channel.has_room();
+        if ended {
+            channel.outbox = Outbox::default();
+        }
         let mut surplus = Vec::new();
         let dirty = ended && state.end_credit_and_offer(index, &mut surplus);
         let waker = if state.set_ready(index) {

@@ -3,10 +3,18 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    channel::ChannelSource, credit_task::send_credit, error::ExchangeError, gate::GateContext,
-    gate_core::GateCore, gate_stats::GateStats, local_input::LocalChannel, remote::RemoteChannel,
+    channel::{Channel, ChannelSource},
+    credit_task::send_credit,
+    error::ExchangeError,
+    gate::GateContext,
+    gate_core::GateCore,
+    gate_stats::GateStats,
+    local_input::{LocalChannel, no_receiver},
+    outbox::MAX_UNSENT_EVENT_BYTES,
+    remote::RemoteChannel,
+    task_events::TaskEvent,
 };
-use crate::proto::ExecutionAttemptId;
+use crate::proto::{ExecutionAttemptId, MAX_EVENT_BYTES};
 
 /// Steers an [`InputGate`](super::InputGate) from any thread. Cloning is cheap; it does not keep the gate open.
 #[derive(Clone)]
@@ -91,12 +99,102 @@ impl GateHandle {
         }
         if resumed.credit.is_blocked() {
             resumed.credit.on_resume();
-            resumed.unsent_resume = true;
+            resumed.outbox.resume = true;
         }
         let dirty = state.set_dirty(channel);
         drop(state);
         self.core.wake_credit(dirty);
         Ok(())
+    }
+
+    /// Tells the producer of a channel that all records before its end of data are processed. Once is enough; for a
+    /// channel that has ended it is no longer needed.
+    ///
+    /// # Errors
+    /// [`ExchangeError::InvalidState`] for a wrong index, and before the consumer has taken the end of data;
+    /// [`ExchangeError::Cancelled`] after `close`.
+    pub fn acknowledge_all_records(&self, channel: usize) -> Result<(), ExchangeError> {
+        self.instruct(channel, |told| {
+            if !told.end_of_data {
+                return Err("its end of data was not taken");
+            }
+            if !std::mem::replace(&mut told.acknowledged, true) {
+                told.outbox.acknowledged = true;
+            }
+            Ok(())
+        })
+    }
+
+    /// Asks the producer of a channel for buffers of about so many bytes from now on. Whoever has nothing to produce
+    /// yet ignores it.
+    ///
+    /// # Errors
+    /// [`ExchangeError::InvalidState`] for a wrong index and for 0 bytes, [`ExchangeError::Cancelled`] after `close`.
+    pub fn announce_buffer_size(&self, channel: usize, bytes: u32) -> Result<(), ExchangeError> {
+        self.instruct(channel, |told| {
+            if bytes == 0 {
+                return Err("a buffer size of 0 bytes is not allowed");
+            }
+            let local = matches!(told.source, ChannelSource::Local(_));
+            if !local || told.opened {
+                told.outbox.buffer_size = Some(bytes);
+            }
+            Ok(())
+        })
+    }
+
+    /// Sends an event to the tasks that produce the input, one for each channel that has not ended. A channel that is
+    /// not known or not connected yet keeps it until it is.
+    ///
+    /// # Errors
+    /// The first of: [`ExchangeError::TooLarge`] for more than 64 KiB, or if that many events wait in a channel that no
+    /// more fit; [`ExchangeError::InvalidState`] if a partition of this node has no receiver;
+    /// [`ExchangeError::Cancelled`] after `close`. But for an event that is too large itself and for a closed gate the
+    /// other channels have got it. A remote producer without a receiver fails the gate instead.
+    pub fn send_task_event(&self, event: &TaskEvent) -> Result<(), ExchangeError> {
+        let too_large = |what, bytes: usize, limit: usize| ExchangeError::TooLarge {
+            what,
+            bytes: bytes as u64,
+            limit: limit as u64,
+        };
+        if event.0.len() > MAX_EVENT_BYTES {
+            return Err(too_large("task event", event.0.len(), MAX_EVENT_BYTES));
+        }
+        let (mut first, mut dirty, mut here) = (None, false, Vec::new());
+        let mut state = self.core.lock();
+        if state.closed {
+            return Err(self.core.cancelled());
+        }
+        for index in 0..state.channels.len() {
+            let channel = &mut state.channels[index];
+            let local = match &channel.source {
+                ChannelSource::Local(request) => Some(request.partition),
+                _ => None,
+            };
+            match local {
+                _ if channel.ended => {}
+                Some(partition) if channel.opened => here.push(partition),
+                // All was received: the producer does not listen any more.
+                None if channel.credit_ended => {}
+                _ if channel.outbox.add_event(event.clone()) => dirty |= state.set_dirty(index),
+                _ => {
+                    let limit = MAX_UNSENT_EVENT_BYTES;
+                    first = Some(too_large(
+                        "queue of task events",
+                        limit + event.0.len(),
+                        limit,
+                    ));
+                }
+            }
+        }
+        drop(state);
+        self.core.wake_credit(dirty);
+        for partition in here {
+            if !self.context.task_events.publish(partition, event) {
+                first.get_or_insert_with(|| no_receiver(partition));
+            }
+        }
+        first.map_or(Ok(()), Err)
     }
 
     /// Counters so far.
@@ -117,6 +215,35 @@ impl GateHandle {
         self.core.close();
     }
 
+    /// Puts something into the outbox of a channel that has not ended, and sends it on its way.
+    fn instruct(
+        &self,
+        index: usize,
+        tell: impl FnOnce(&mut Channel) -> Result<(), &'static str>,
+    ) -> Result<(), ExchangeError> {
+        let mut state = self.core.lock();
+        if state.closed {
+            return Err(self.core.cancelled());
+        }
+        let Some(channel) = state.channels.get_mut(index) else {
+            return Err(self.invalid("there is no such channel"));
+        };
+        let local = matches!(channel.source, ChannelSource::Local(_));
+        if channel.ended || (channel.credit_ended && !local) {
+            return Ok(());
+        }
+        tell(channel).map_err(|reason| self.invalid(reason))?;
+        if local {
+            drop(state);
+            self.core.instruct_view(index);
+            return Ok(());
+        }
+        let dirty = state.set_dirty(index);
+        drop(state);
+        self.core.wake_credit(dirty);
+        Ok(())
+    }
+
     fn start(&self, index: usize, source: ChannelSource) {
         let (tasks, runtime) = (&self.context.tasks, &self.context.runtime);
         match source {
@@ -127,6 +254,7 @@ impl GateHandle {
                     index,
                     partitions: self.context.partitions.clone(),
                     check: self.context.producer_check.clone(),
+                    events: self.context.task_events.clone(),
                     request,
                 };
                 tasks.spawn_on(channel.open(), runtime);

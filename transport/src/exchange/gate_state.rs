@@ -18,7 +18,7 @@ pub(super) struct GateState {
     pub(super) ready: VecDeque<usize>,
     /// Channels that want floating buffers and got none, in turn.
     pub(super) waiting: VecDeque<usize>,
-    /// Channels with credit or a resume to send.
+    /// Channels with something to send.
     pub(super) dirty: Vec<usize>,
     /// The free buffers of all channels together.
     pub(super) free: Vec<BufferMut>,
@@ -49,15 +49,17 @@ impl GateState {
     pub(super) fn announce(&mut self, index: usize) -> bool {
         let channel = &mut self.channels[index];
         if let Some(credit) = channel.credit.poll_announcement(channel.queue.is_empty()) {
-            channel.unsent_credit += credit;
+            channel.outbox.credit += credit;
         }
         self.set_dirty(index)
     }
 
     pub(super) fn set_dirty(&mut self, index: usize) -> bool {
         let channel = &mut self.channels[index];
-        let due = channel.unsent_credit > 0 || channel.unsent_resume;
-        if !due || channel.in_dirty || !matches!(channel.control, Control::Idle(_)) {
+        if channel.outbox.is_empty()
+            || channel.in_dirty
+            || !matches!(channel.control, Control::Idle(_))
+        {
             return false;
         }
         channel.in_dirty = true;
@@ -134,7 +136,7 @@ impl GateState {
             return Vec::new();
         }
         channel.credit_ended = true;
-        channel.unsent_credit = 0;
+        channel.outbox.credit = 0;
         let count = channel.credit.on_end() as usize;
         self.update_sharing(index);
         self.free.split_off(self.free.len().saturating_sub(count))

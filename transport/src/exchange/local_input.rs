@@ -6,10 +6,13 @@ use super::{
     error::ExchangeError,
     gate_core::{GateCore, wake},
     producer_check::{ProducerCheck, Verdict},
+    task_events::{TaskEvent, TaskEventDispatcher},
     view::{
         AvailabilityListener, Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView,
     },
 };
+
+use crate::proto::PartitionId;
 
 /// What opens a local channel.
 pub(super) struct LocalChannel {
@@ -17,6 +20,7 @@ pub(super) struct LocalChannel {
     pub(super) index: usize,
     pub(super) partitions: Arc<dyn ResultPartitionProvider>,
     pub(super) check: Option<Arc<dyn ProducerCheck>>,
+    pub(super) events: Arc<TaskEventDispatcher>,
     pub(super) request: SubpartitionRequest,
 }
 
@@ -42,7 +46,8 @@ impl LocalChannel {
                 .await
             {
                 Ok(view) => {
-                    self.core.attach_view(self.index, view);
+                    self.core
+                        .attach_view(self.index, view, |event| self.publish(&event));
                     return Ok(());
                 }
                 Err(error) => error,
@@ -58,6 +63,21 @@ impl LocalChannel {
             return Err(error);
         }
     }
+
+    fn publish(&self, event: &TaskEvent) {
+        let partition = self.request.partition;
+        if !self.events.publish(partition, event) {
+            self.core.fail(no_receiver(partition));
+        }
+    }
+}
+
+/// A task event for a partition that is not registered for any.
+pub(super) fn no_receiver(partition: PartitionId) -> ExchangeError {
+    ExchangeError::InvalidState {
+        what: format!("partition {partition}"),
+        reason: "task event receiver not found",
+    }
 }
 
 impl GateCore {
@@ -65,20 +85,35 @@ impl GateCore {
     pub(super) fn return_view(
         &self,
         index: usize,
-        view: Box<dyn SubpartitionView>,
+        mut view: Box<dyn SubpartitionView>,
         taken: Result<(), ExchangeError>,
         items: &mut Vec<Item>,
     ) {
         let mut state = self.lock();
-        if state.closed {
+        loop {
+            if state.closed {
+                drop(state);
+                items.clear();
+                return;
+            }
+            let channel = &mut state.channels[index];
+            channel.extend(items.drain(..));
+            let size = channel.outbox.buffer_size.take();
+            let acknowledged = std::mem::take(&mut channel.outbox.acknowledged);
+            if size.is_none() && !acknowledged {
+                break;
+            }
             drop(state);
-            items.clear();
-            return;
+            if let Some(bytes) = size {
+                view.announce_buffer_size(bytes);
+            }
+            if acknowledged {
+                view.acknowledge_all_records();
+            }
+            state = self.lock();
         }
-        let channel = &mut state.channels[index];
-        channel.view = Some(view);
-        channel.extend(items.drain(..));
-        if !channel.queue.is_empty() {
+        state.channels[index].view = Some(view);
+        if !state.channels[index].queue.is_empty() {
             state.set_ready(index);
         }
         drop(state);
@@ -87,14 +122,40 @@ impl GateCore {
         }
     }
 
-    /// A local channel's view is open.
-    pub(super) fn attach_view(&self, index: usize, view: Box<dyn SubpartitionView>) {
-        let mut state = self.lock();
-        if state.closed {
-            drop(state);
+    /// Hands what is in a local channel's outbox to its view. If the consumer uses the view just now, it does so when
+    /// it is back.
+    pub(super) fn instruct_view(&self, index: usize) {
+        let Some(view) = self.lock().channels[index].view.take() else {
             return;
+        };
+        self.return_view(index, view, Ok(()), &mut Vec::new());
+        // The consumer may have missed the view meanwhile.
+        self.on_available(index);
+    }
+
+    /// A local channel's view is open; `publish` takes the task events that came before it.
+    pub(super) fn attach_view(
+        &self,
+        index: usize,
+        view: Box<dyn SubpartitionView>,
+        mut publish: impl FnMut(TaskEvent),
+    ) {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                drop(state);
+                return;
+            }
+            let events = state.channels[index].outbox.take_events();
+            if events.is_empty() {
+                break;
+            }
+            drop(state);
+            events.into_iter().for_each(&mut publish);
+            state = self.lock();
         }
-        state.channels[index].view = Some(view);
+        let channel = &mut state.channels[index];
+        (channel.view, channel.opened) = (Some(view), true);
         state.set_ready(index);
         let waker = state.waker.take();
         drop(state);

@@ -17,6 +17,7 @@
 //!   on TCP up to 2 MiB received and 256 KiB sent per stream, and some 320 KiB of read buffers per connection. A channel
 //!   reads its stream at once, so that little of a window is ever used.
 
+mod acknowledgement;
 mod buffer;
 mod channel;
 mod client;
@@ -33,6 +34,7 @@ mod local_input;
 mod local_pool;
 mod manager;
 mod node_exchange;
+mod outbox;
 mod partition;
 mod pool;
 mod producer_check;

@@ -135,14 +135,16 @@ impl NodeExchange {
     /// What gates need of this node.
     #[must_use]
     pub fn gate_context(&self) -> GateContext {
-        GateContext::new(
+        let mut context = GateContext::new(
             &self.config,
             self.manager.clone(),
             Arc::new(self.partitions.clone()),
             self.pool.clone(),
             self.connections.runtime().clone(),
             self.connections.tasks().clone(),
-        )
+        );
+        context.task_events = self.task_events.clone();
+        context
     }
 
     /// The node's buffers.

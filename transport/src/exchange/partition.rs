@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use super::{
+    acknowledgement::Acknowledgement,
     error::ExchangeError,
     local_pool::LocalPool,
     manager::ReleaseHook,
@@ -59,6 +60,7 @@ pub struct ResultPartition {
     users: AtomicUsize,
     writer_taken: AtomicBool,
     release: OnceLock<ReleaseHook>,
+    acknowledgement: Acknowledgement,
     pub(super) counters: PartitionCounters,
 }
 
@@ -110,6 +112,7 @@ impl ResultPartition {
             users: AtomicUsize::new(subpartitions + 1),
             writer_taken: AtomicBool::new(false),
             release: OnceLock::new(),
+            acknowledgement: Acknowledgement::new(subpartitions),
             counters: PartitionCounters::default(),
         }))
     }
@@ -141,6 +144,21 @@ impl ResultPartition {
         if let Some(hook) = self.release.get() {
             hook.fail(cause);
         }
+    }
+
+    /// Waits until the consumers have processed all records: each has acknowledged its subpartition, or has released it
+    /// (to its end or not), so that nothing of it will be processed any more.
+    ///
+    /// A producer that has sent [`Event::EndOfData`](super::Event::EndOfData) and must know that nothing of it is under
+    /// way any more, for a last checkpoint say, waits here before it finishes.
+    ///
+    /// # Errors
+    /// Why the partition failed or was released before.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe; several may wait.
+    pub async fn all_records_acknowledged(&self) -> Result<(), ExchangeError> {
+        self.acknowledgement.wait().await
     }
 
     /// How many subpartitions there are.
@@ -226,6 +244,8 @@ impl PartitionSource for ResultPartition {
     }
 
     fn release(&self, error: ExchangeError) {
+        // Before the readers: what they release then is no acknowledgement.
+        self.acknowledgement.fail(&error);
         for subpartition in &self.subpartitions {
             subpartition.fail(&error);
         }
@@ -275,11 +295,22 @@ impl SubpartitionView for PipelinedView {
     fn backlog(&self) -> u32 {
         self.partition.subpartitions[self.index].backlog()
     }
+
+    fn acknowledge_all_records(&mut self) {
+        if self.partition.subpartitions[self.index].acknowledge() {
+            self.partition.acknowledgement.on_subpartition();
+        }
+    }
+
+    fn announce_buffer_size(&mut self, bytes: u32) {
+        self.partition.subpartitions[self.index].announce_buffer_size(bytes);
+    }
 }
 
 impl Drop for PipelinedView {
     fn drop(&mut self) {
         self.partition.subpartitions[self.index].release();
+        self.acknowledge_all_records();
         self.partition.on_user_gone();
     }
 }

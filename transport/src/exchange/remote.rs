@@ -245,7 +245,12 @@ impl Receiver<'_> {
                 return Ok(());
             }
             Frame::Error { kind, length } => (Target::Error(kind, Vec::new()), length),
-            Frame::Request { .. } | Frame::AddCredit { .. } | Frame::ResumeConsumption => {
+            Frame::Request { .. }
+            | Frame::AddCredit { .. }
+            | Frame::ResumeConsumption
+            | Frame::AllRecordsAcknowledged
+            | Frame::NewBufferSize { .. }
+            | Frame::TaskEvent { .. } => {
                 return Err(self.protocol(format!("a producer may not send {frame:?}")));
             }
         };

@@ -1,20 +1,23 @@
 //! The producer's side of a partition stream: serves one subpartition to one consumer on another node.
 
 mod control;
+mod inbox;
 mod producer;
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use tokio::sync::Notify;
-
-use self::{control::ControlReader, producer::Producer};
-use super::view::{AvailabilityListener, ResultPartitionProvider};
+use self::{
+    control::{ControlReader, TaskEvents},
+    inbox::Shared,
+    producer::Producer,
+};
+use super::{task_events::TaskEventDispatcher, view::ResultPartitionProvider};
 use crate::{
     config::TransportConfig,
     error::{ErrorCode, StreamError},
@@ -26,22 +29,28 @@ use crate::{
 
 /// Serves streams of [`StreamKind::PARTITION`](crate::StreamKind::PARTITION).
 ///
-/// Each stream is one subpartition: a part that writes what credit allows, and a part that reads credit, in the one
-/// task of the stream. Whatever ends the stream releases the view at once, and with it a request that still waits for
+/// Each stream is one subpartition: a part that writes what credit allows, and a part that reads credit and delivers
+/// task events, in the one task of the stream. Whatever ends the stream releases the view at once, and with it a request that still waits for
 /// its partition.
 #[derive(Debug)]
 pub struct PartitionServer {
     provider: Arc<dyn ResultPartitionProvider>,
+    dispatcher: Arc<TaskEventDispatcher>,
     limits: Limits,
     counters: Arc<Counters>,
 }
 
 impl PartitionServer {
-    /// Serves the partitions of a provider.
+    /// Serves the partitions of a provider, and delivers the task events of their consumers.
     #[must_use]
-    pub fn new(provider: Arc<dyn ResultPartitionProvider>, config: &TransportConfig) -> Self {
+    pub fn new(
+        provider: Arc<dyn ResultPartitionProvider>,
+        dispatcher: Arc<TaskEventDispatcher>,
+        config: &TransportConfig,
+    ) -> Self {
         Self {
             provider,
+            dispatcher,
             limits: Limits {
                 request: config.handshake_timeout,
                 finish: config.write_timeout,
@@ -64,12 +73,12 @@ impl PartitionServer {
 impl StreamHandler for PartitionServer {
     fn handle(&self, stream: PeerStream) -> BoxFuture<'static, ()> {
         let (provider, limits) = (self.provider.clone(), self.limits);
-        let counters = self.counters.clone();
+        let (dispatcher, counters) = (self.dispatcher.clone(), self.counters.clone());
         Box::pin(async move {
             counters.streams.fetch_add(1, Ordering::Relaxed);
             let _count = StreamCount(&counters);
             let peer = stream.peer.to_string();
-            if let Err(end) = serve(&*provider, limits, &counters, stream).await {
+            if let Err(end) = serve(&*provider, &dispatcher, limits, &counters, stream).await {
                 tracing::debug!(%peer, %end, "partition stream ended early");
             }
         })
@@ -138,6 +147,7 @@ impl End {
 
 async fn serve(
     provider: &dyn ResultPartitionProvider,
+    dispatcher: &TaskEventDispatcher,
     limits: Limits,
     counters: &Counters,
     stream: PeerStream,
@@ -150,19 +160,21 @@ async fn serve(
         let request = tokio::time::timeout(limits.request, control.request(&mut recv))
             .await
             .map_err(|_| End::NoRequest)??;
-        let shared = Arc::new(Shared {
-            credit: Mutex::new(SenderCredit::new(request.initial_credit)),
-            wake: Notify::new(),
-        });
+        let shared = Arc::new(Shared::new(SenderCredit::new(request.initial_credit)));
+        let events = TaskEvents {
+            dispatcher,
+            partition: request.partition,
+        };
         let mut producer = Producer {
             shared: shared.clone(),
             send: &mut send,
+            events,
             counters,
             limits,
         };
         tokio::select! {
             biased;
-            end = control.run(&mut recv, &shared) => end,
+            end = control.run(&mut recv, &shared, events) => end,
             end = producer.run(provider, request) => end,
         }
     }
@@ -172,25 +184,6 @@ async fn serve(
         send.reset(end.code());
     }
     ended
-}
-
-/// What the two parts of a stream's task, and the threads of the producer, share.
-#[derive(Debug)]
-struct Shared {
-    credit: Mutex<SenderCredit>,
-    wake: Notify,
-}
-
-impl Shared {
-    fn credit(&self) -> MutexGuard<'_, SenderCredit> {
-        self.credit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl AvailabilityListener for Shared {
-    fn on_available(&self) {
-        self.wake.notify_one();
-    }
 }
 
 /// Bulk gives way after so many bytes, for the calls beside it: without it they wait for milliseconds.

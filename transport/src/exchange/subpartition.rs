@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -22,6 +25,8 @@ use crate::proto::DataType;
 #[derive(Debug, Default)]
 pub(super) struct Subpartition {
     state: Mutex<State>,
+    /// 0 until the reader has said.
+    buffer_size: AtomicU32,
 }
 
 impl Subpartition {
@@ -128,6 +133,21 @@ impl Subpartition {
         notify(listener);
     }
 
+    /// The reader has processed every record, or is gone. Whether it was not so before.
+    pub(super) fn acknowledge(&self) -> bool {
+        !std::mem::replace(&mut self.lock().acknowledged, true)
+    }
+
+    /// The reader wants buffers of so many bytes.
+    pub(super) fn announce_buffer_size(&self, bytes: u32) {
+        self.buffer_size.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The size that the reader wants buffers to have, if it has said so.
+    pub(super) fn buffer_size(&self) -> Option<u32> {
+        Some(self.buffer_size.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
+    }
+
     pub(super) fn is_released(&self) -> bool {
         self.lock().stage == Stage::Released
     }
@@ -144,6 +164,7 @@ struct State {
     stage: Stage,
     listener: Option<Arc<dyn AvailabilityListener>>,
     failed: Option<ExchangeError>,
+    acknowledged: bool,
 }
 
 impl State {
@@ -170,7 +191,7 @@ fn notify(listener: Option<Arc<dyn AvailabilityListener>>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
     use crate::proto::PartitionId;

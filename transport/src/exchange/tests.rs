@@ -1,12 +1,15 @@
 //! The exchange between real nodes over the in-memory backend, and inside one node.
 
+mod acknowledgement;
 mod backpressure;
 mod barriers;
 mod blocks;
+mod buffer_size;
 mod cancel;
 mod delivery;
 mod hostile;
 mod lookup;
+mod task_events;
 mod threads;
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -30,6 +33,7 @@ struct Worker {
     partitions: ResultPartitionManager,
     pool: BufferPool,
     connections: Arc<NetworkConnectionManager>,
+    events: Arc<TaskEventDispatcher>,
     config: TransportConfig,
 }
 
@@ -52,27 +56,31 @@ impl Worker {
         let node = Arc::new(node);
         let partitions = ResultPartitionManager::new(config.partition_request_timeout);
         let connections = Arc::new(NetworkConnectionManager::new(node.clone(), config.clone()));
+        let events = Arc::new(TaskEventDispatcher::new());
         connections
-            .start(Arc::new(partitions.clone()), Arc::default())
+            .start(Arc::new(partitions.clone()), events.clone())
             .unwrap();
         Self {
             node,
             partitions,
             pool: BufferPool::new(&config),
             connections,
+            events,
             config,
         }
     }
 
     fn context(&self) -> GateContext {
-        GateContext::new(
+        let mut context = GateContext::new(
             &self.config,
             self.connections.clone(),
             Arc::new(self.partitions.clone()),
             self.pool.clone(),
             self.node.runtime().clone(),
             self.node.tasks().clone(),
-        )
+        );
+        context.task_events = self.events.clone();
+        context
     }
 
     fn address(&self) -> ConnectionId {

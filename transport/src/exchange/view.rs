@@ -22,6 +22,12 @@ pub trait SubpartitionView: fmt::Debug + Send {
 
     /// Data buffers that wait.
     fn backlog(&self) -> u32;
+
+    /// The consumer has processed every record before the end of data. A consumer says so once at most.
+    fn acknowledge_all_records(&mut self) {}
+
+    /// The consumer asks for buffers of about so many bytes, never 0, from now on. A producer that cannot need not.
+    fn announce_buffer_size(&mut self, _bytes: u32) {}
 }
 
 /// One item of a subpartition.

@@ -11,6 +11,7 @@ use super::{
     error::ExchangeError,
     event::Event,
     partition::{PartitionSource, ResultPartition},
+    subpartition::Subpartition,
 };
 use crate::proto::DataType;
 
@@ -19,6 +20,9 @@ use crate::proto::DataType;
 /// A record is its length (4 bytes, big endian) and its bytes; it may span buffers. A buffer goes to the consumer when
 /// it is full, at [`flush`](Self::flush), before an event, and before the writer waits for memory, so that no consumer
 /// waits for records that lie in an open buffer. Records of one subpartition keep their order, broadcast ones included.
+///
+/// A consumer may ask for smaller buffers; those begun afterwards count as full at that size (broadcast ones at the
+/// smallest that is asked for), but never before they hold the record that they begin with.
 ///
 /// Dropping it before [`finish`](Self::finish) fails the partition.
 #[derive(Debug)]
@@ -81,10 +85,11 @@ impl PartitionWriter {
             if needed > room + pool.buffer_bytes() {
                 return Ok(false);
             }
-            fresh = self.try_request()?;
-            if fresh.is_none() {
+            let Some(mut buffer) = self.try_request()? else {
                 return Ok(false);
-            }
+            };
+            buffer.limit_to(self.size_for(target, needed - room));
+            fresh = Some(buffer);
         }
         for mut part in [&prefix(record)[..], record] {
             while !part.is_empty() {
@@ -173,18 +178,21 @@ impl PartitionWriter {
         self.switch_to(target);
         self.state = WriterState::Torn;
         let mut begun = self.slot(target).is_some();
+        let mut rest = LENGTH_BYTES + record.len();
         for mut part in [&prefix(record)[..], record] {
             while !part.is_empty() {
                 if self.slot(target).is_none() {
-                    let buffer = match begun {
+                    let mut buffer = match begun {
                         true => self.request_more().await?,
                         false => self.request().await?,
                     };
+                    buffer.limit_to(self.size_for(target, rest));
                     *self.slot(target) = Some(buffer);
                     begun = true;
                 }
                 if let Some(buffer) = self.slot(target) {
-                    part = &part[buffer.append(part)..];
+                    let taken = buffer.append(part);
+                    (part, rest) = (&part[taken..], rest - taken);
                 }
                 self.push_full(target);
             }
@@ -192,6 +200,23 @@ impl PartitionWriter {
         self.state = WriterState::Open;
         self.count_record();
         Ok(())
+    }
+
+    /// Bytes after which a buffer is finished: what the consumer asked for, but as much as `first`, the record that it
+    /// begins with, if that is more.
+    fn size_for(&self, target: Target, first: usize) -> usize {
+        let wanted = match target {
+            Target::One(index) => self
+                .partition
+                .subpartition(index)
+                .and_then(Subpartition::buffer_size),
+            Target::All => {
+                let subpartitions = self.partition.subpartitions().iter();
+                subpartitions.filter_map(Subpartition::buffer_size).min()
+            }
+        };
+        let most = self.partition.pool().buffer_bytes();
+        wanted.map_or(most, |bytes| (bytes as usize).max(first).min(most))
     }
 
     /// A wait ends only when consumers give buffers back, so they must see all that is written.

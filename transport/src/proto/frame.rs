@@ -8,7 +8,7 @@
 //! | 1 | 1 | tag | buffer: data type; error: error kind; else 0 |
 //! | 2 | 2 | flags | buffer: bit 0 compressed (reserved); else 0 |
 //! | 4 | 4 | length | bytes of payload that follow the header |
-//! | 8 | 4 | first | request: initial credit; add credit: credit; buffer: sequence number; else 0 |
+//! | 8 | 4 | first | request: initial credit; add credit: credit; new buffer size: bytes; buffer: sequence number; else 0 |
 //! | 12 | 4 | second | request: consumer's buffer size; buffer and announcement: backlog; else 0 |
 //!
 //! | kind | frame | direction | payload |
@@ -16,10 +16,16 @@
 //! | 1 | request | consumer to producer, first | 56 bytes: data set 16, number 4, subpartition 4, producer attempt 16, consumer attempt 16 |
 //! | 2 | add credit | consumer to producer | none |
 //! | 3 | resume consumption | consumer to producer | none |
-//! | 4-6 | reserved: all records acknowledged, new buffer size, task event | consumer to producer | |
+//! | 4 | all records acknowledged | consumer to producer, repeated without effect | none |
+//! | 5 | new buffer size | consumer to producer | none |
+//! | 6 | task event | consumer to producer | the event's bytes, at most [`MAX_EVENT_BYTES`] |
 //! | 64 | buffer | producer to consumer | the buffer's bytes |
 //! | 65 | backlog announcement | producer to consumer | none |
 //! | 66 | error | producer to consumer, last | UTF-8 text |
+//!
+//! Frames of the consumer that come while the producer still waits for its partition: credit and resumes count, a new
+//! buffer size is ignored, task events wait (together at most four of the longest), and an acknowledgement, which
+//! cannot be true yet, is a violation.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -126,6 +132,18 @@ pub enum Frame {
     },
     /// Goes on after a blocking event.
     ResumeConsumption,
+    /// The consumer has processed every record before the end of data.
+    AllRecordsAcknowledged,
+    /// The producer should finish buffers at this size from now on; never 0.
+    NewBufferSize {
+        /// In bytes of payload.
+        bytes: u32,
+    },
+    /// An event for the task that produces the partition; `length` bytes follow.
+    TaskEvent {
+        /// Its bytes.
+        length: u32,
+    },
     /// A buffer or event; `length` bytes follow.
     Buffer {
         /// What it holds.
@@ -161,6 +179,9 @@ impl Frame {
             } => (KIND_REQUEST, 0, REQUEST_LENGTH, initial_credit, buffer_size),
             Self::AddCredit { credit } => (KIND_ADD_CREDIT, 0, 0, credit, 0),
             Self::ResumeConsumption => (KIND_RESUME, 0, 0, 0, 0),
+            Self::AllRecordsAcknowledged => (KIND_ACKNOWLEDGED, 0, 0, 0, 0),
+            Self::NewBufferSize { bytes } => (KIND_BUFFER_SIZE, 0, 0, bytes, 0),
+            Self::TaskEvent { length } => (KIND_TASK_EVENT, 0, length, 0, 0),
             Self::Buffer {
                 data_type,
                 length,
@@ -189,7 +210,7 @@ impl Frame {
     /// Reads a header. Limits on `length` that depend on the receiver (its buffer size) are the receiver's to check.
     ///
     /// # Errors
-    /// [`FrameError`] for an unknown kind, type or flag, for a length that the kind does not allow, and for zero credit.
+    /// [`FrameError`] for an unknown kind, type or flag, for a length that the kind does not allow, and for a credit or buffer size of 0.
     pub fn decode(header: &[u8; FRAME_HEADER_BYTES]) -> Result<Self, FrameError> {
         let mut rest = header.as_slice();
         let (kind, tag, flags) = (rest.get_u8(), rest.get_u8(), rest.get_u16());
@@ -220,6 +241,21 @@ impl Frame {
             KIND_RESUME => {
                 allow(0)?;
                 Self::ResumeConsumption
+            }
+            KIND_ACKNOWLEDGED => {
+                allow(0)?;
+                Self::AllRecordsAcknowledged
+            }
+            KIND_BUFFER_SIZE => {
+                allow(0)?;
+                if first == 0 {
+                    return Err(FrameError::ZeroBufferSize);
+                }
+                Self::NewBufferSize { bytes: first }
+            }
+            KIND_TASK_EVENT => {
+                allow(MAX_EVENT_BYTES)?;
+                Self::TaskEvent { length }
             }
             KIND_BUFFER => {
                 let data_type = DataType::from_wire(tag).ok_or(FrameError::DataType { tag })?;
@@ -318,6 +354,9 @@ pub enum FrameError {
     /// Credit of nothing.
     #[error("credit of 0 was announced")]
     ZeroCredit,
+    /// Buffers of nothing.
+    #[error("a buffer size of 0 bytes was announced")]
+    ZeroBufferSize,
 }
 
 /// [`REQUEST_BODY_BYTES`] as it stands in the header.
@@ -326,6 +365,9 @@ const REQUEST_LENGTH: u32 = 56;
 const KIND_REQUEST: u8 = 1;
 const KIND_ADD_CREDIT: u8 = 2;
 const KIND_RESUME: u8 = 3;
+const KIND_ACKNOWLEDGED: u8 = 4;
+const KIND_BUFFER_SIZE: u8 = 5;
+const KIND_TASK_EVENT: u8 = 6;
 const KIND_BUFFER: u8 = 64;
 const KIND_BACKLOG: u8 = 65;
 const KIND_ERROR: u8 = 66;

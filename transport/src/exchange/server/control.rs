@@ -2,14 +2,18 @@
 
 use bytes::Bytes;
 
-use super::{End, Shared, YIELD_BYTES};
+use super::{End, YIELD_BYTES, inbox::Shared};
 use crate::{
-    proto::{Frame, HeaderDecoder, PartitionRequest, REQUEST_BODY_BYTES},
+    exchange::{
+        error::ExchangeError,
+        task_events::{TaskEvent, TaskEventDispatcher},
+    },
+    proto::{Frame, HeaderDecoder, PartitionId, PartitionRequest, REQUEST_BODY_BYTES},
     stream::BoxRecvStream,
     transport::RecvStream,
 };
 
-/// Reads what the consumer sends: the request, then credit and resumes.
+/// Reads what the consumer sends: the request, then credit, resumes and whatever else it may say.
 #[derive(Debug, Default)]
 pub(super) struct ControlReader {
     decoder: HeaderDecoder,
@@ -39,15 +43,8 @@ impl ControlReader {
                 "the request has buffers of 0 bytes".to_owned(),
             ));
         }
-        let (mut body, mut filled) = ([0; REQUEST_BODY_BYTES], 0);
-        while filled < body.len() {
-            self.fill(recv).await?;
-            let part = self
-                .unread
-                .split_to(self.unread.len().min(body.len() - filled));
-            body[filled..filled + part.len()].copy_from_slice(&part);
-            filled += part.len();
-        }
+        let mut body = [0; REQUEST_BODY_BYTES];
+        body.copy_from_slice(&self.body(recv, REQUEST_BODY_BYTES).await?);
         Ok(PartitionRequest::decode(initial_credit, buffer_size, &body))
     }
 
@@ -56,13 +53,24 @@ impl ControlReader {
         &mut self,
         recv: &mut BoxRecvStream,
         shared: &Shared,
+        events: TaskEvents<'_>,
     ) -> Result<(), End> {
         let mut since_yield = 0;
         loop {
             while let Some(frame) = self.next()? {
                 match frame {
-                    Frame::AddCredit { credit } => shared.credit().on_add_credit(credit)?,
-                    Frame::ResumeConsumption => shared.credit().on_resume(),
+                    Frame::AddCredit { credit } => shared.lock().credit.on_add_credit(credit)?,
+                    Frame::ResumeConsumption => shared.lock().credit.on_resume(),
+                    Frame::AllRecordsAcknowledged => shared.lock().on_acknowledged()?,
+                    Frame::NewBufferSize { bytes } => shared.lock().on_buffer_size(bytes),
+                    Frame::TaskEvent { length } => {
+                        let event = TaskEvent(self.body(recv, length as usize).await?.into());
+                        since_yield += length as usize;
+                        let due = shared.lock().on_task_event(event)?;
+                        if let Some(event) = due {
+                            events.publish(&event, shared);
+                        }
+                    }
                     other => {
                         return Err(End::Protocol(format!(
                             "a consumer may not send {other:?} here"
@@ -97,14 +105,43 @@ impl ControlReader {
             .map_err(|error| End::Protocol(error.to_string()))
     }
 
+    async fn body(&mut self, recv: &mut BoxRecvStream, length: usize) -> Result<Vec<u8>, End> {
+        let mut body = Vec::new();
+        while body.len() < length {
+            self.fill(recv).await?;
+            let take = self.unread.len().min(length - body.len());
+            body.extend_from_slice(&self.unread.split_to(take));
+        }
+        Ok(body)
+    }
+
     async fn fill(&mut self, recv: &mut BoxRecvStream) -> Result<(), End> {
         if self.unread.is_empty() {
             self.unread = recv
                 .read(CONTROL_READ_BYTES)
                 .await?
-                .ok_or_else(|| End::Protocol("the stream ends inside the request".to_owned()))?;
+                .ok_or_else(|| End::Protocol("the stream ends inside a frame".to_owned()))?;
         }
         Ok(())
+    }
+}
+
+/// Where the task events of one stream go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TaskEvents<'a> {
+    pub(super) dispatcher: &'a TaskEventDispatcher,
+    pub(super) partition: PartitionId,
+}
+
+impl TaskEvents<'_> {
+    /// Delivers an event in the stream's task. Without a receiver the channel fails, and it alone.
+    pub(super) fn publish(self, event: &TaskEvent, shared: &Shared) {
+        if !self.dispatcher.publish(self.partition, event) {
+            shared.lock().fail(ExchangeError::Internal {
+                partition: self.partition,
+                message: "task event receiver not found".to_owned(),
+            });
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Counters, End, Limits, Shared, YIELD_BYTES};
+use super::{Counters, End, Limits, YIELD_BYTES, control::TaskEvents, inbox::Shared};
 use crate::{
     exchange::{
         error::ExchangeError,
@@ -22,6 +22,7 @@ use crate::{
 pub(super) struct Producer<'a> {
     pub(super) shared: Arc<Shared>,
     pub(super) send: &'a mut BoxSendStream,
+    pub(super) events: TaskEvents<'a>,
     pub(super) counters: &'a Counters,
     pub(super) limits: Limits,
 }
@@ -41,7 +42,10 @@ impl Producer<'_> {
             .create_subpartition_view(wanted, self.shared.clone())
             .await;
         let failed = match opened {
-            Ok(view) => self.send_all(view, request.buffer_size as usize).await?,
+            Ok(view) => {
+                self.open();
+                self.send_all(view, request.buffer_size as usize).await?
+            }
             Err(error) => Some(error),
         };
         if let Some(error) = failed {
@@ -51,6 +55,15 @@ impl Producer<'_> {
         // What was written is the transport's to deliver; the wait only keeps the stream accounted meanwhile.
         let _ = tokio::time::timeout(self.limits.finish, self.send.stopped()).await;
         Ok(())
+    }
+
+    /// Delivers the task events that came before the view. Between its two steps none is received: that happens in
+    /// this task.
+    fn open(&self) {
+        let held = self.shared.lock().open();
+        for event in held {
+            self.events.publish(&event, &self.shared);
+        }
     }
 
     /// Sends the subpartition to its end, or to the error that it gives.
@@ -64,10 +77,22 @@ impl Producer<'_> {
         let mut chunks = Vec::with_capacity(BATCH_FRAMES * 2);
         let mut since_yield = 0;
         loop {
-            let (credit, blocked) = {
-                let credit = self.shared.credit();
-                (credit.available(), credit.is_blocked())
+            let (credit, blocked, orders) = {
+                let mut inbox = self.shared.lock();
+                let (credit, orders) = (inbox.credit.available(), inbox.take_orders());
+                (credit, inbox.credit.is_blocked(), orders)
             };
+            if let Some(orders) = orders {
+                if let Some(bytes) = orders.buffer_size {
+                    view.announce_buffer_size(bytes);
+                }
+                if orders.acknowledged {
+                    view.acknowledge_all_records();
+                }
+                if orders.failure.is_some() {
+                    return Ok(orders.failure);
+                }
+            }
             if pending.is_empty() && !blocked {
                 if let Err(error) = view.take(credit, BATCH_FRAMES, &mut taken) {
                     return Ok(Some(error));
@@ -83,7 +108,7 @@ impl Producer<'_> {
                 let backlog = view
                     .backlog()
                     .saturating_add(parts_of(&pending, buffer_size));
-                let announcement = self.shared.credit().poll_announcement(backlog);
+                let announcement = self.shared.lock().credit.poll_announcement(backlog);
                 match announcement {
                     Some(backlog) => {
                         let frame = Frame::BacklogAnnouncement { backlog };
@@ -112,7 +137,7 @@ impl Producer<'_> {
     ) -> Result<Batch, CreditViolation> {
         let mut batch = Batch::default();
         let mut headers = BytesMut::new();
-        let mut credit = self.shared.credit();
+        let credit = &mut self.shared.lock().credit;
         while let Some(item) = pending.front() {
             if credit.is_blocked()
                 || chunks.len() >= BATCH_FRAMES * 2

@@ -215,12 +215,38 @@ fn valid_request(credit: u32, buffer_size: u32) -> Bytes {
     .encode()
 }
 
+fn task_event(event: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(event.len()).unwrap();
+    [&Frame::TaskEvent { length }.to_bytes(), event].concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_acknowledgement_counts_once() {
+    let (producer, consumer) = pair().await;
+    let writer = producer.produce(0, 2);
+    let lease = consumer.node.acquire(producer.address()).await.unwrap();
+    let mut stream = open(&lease, valid_request(1, 100)).await;
+    settle().await;
+    let twice = Frame::AllRecordsAcknowledged.to_bytes().repeat(2);
+    stream.send.write(&mut [twice.into()]).await.unwrap();
+    settle().await;
+    let partition = writer.partition().clone();
+    let waiting = tokio::spawn(async move { partition.all_records_acknowledged().await });
+    settle().await;
+    assert!(!waiting.is_finished(), "the other one has said nothing");
+    writer.fail("gave up");
+    assert!(within("failure", waiting).await.unwrap().is_err());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_consumer_that_breaks_the_protocol_loses_its_stream_and_frees_the_view() {
     let (producer, consumer) = pair().await;
     let lease = consumer.node.acquire(producer.address()).await.unwrap();
     let credit = |credit| Frame::AddCredit { credit }.to_bytes();
     let zero_credit = Bytes::from_static(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let zero_size = Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let oversize_event = Bytes::from_static(&[6, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let event_flood: Bytes = task_event(&[0; 65_536]).repeat(5).into();
     let protocol = ErrorCode::STREAM_PROTOCOL;
     for (number, (bytes, code)) in [
         (vec![credit(1)], protocol),
@@ -232,6 +258,24 @@ async fn a_consumer_that_breaks_the_protocol_loses_its_stream_and_frees_the_view
             vec![valid_request(u32::MAX, 100), credit(1)],
             ErrorCode::CREDIT_VIOLATION,
         ),
+        // Before the request.
+        (vec![Frame::AllRecordsAcknowledged.to_bytes()], protocol),
+        (
+            vec![Frame::NewBufferSize { bytes: 65 }.to_bytes()],
+            protocol,
+        ),
+        (vec![Frame::TaskEvent { length: 0 }.to_bytes()], protocol),
+        // Before the partition.
+        (
+            vec![
+                valid_request(1, 100),
+                Frame::AllRecordsAcknowledged.to_bytes(),
+            ],
+            protocol,
+        ),
+        (vec![valid_request(1, 100), zero_size], protocol),
+        (vec![valid_request(1, 100), oversize_event], protocol),
+        (vec![valid_request(1, 100), event_flood], protocol),
     ]
     .into_iter()
     .enumerate()

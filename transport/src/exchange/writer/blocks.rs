@@ -26,8 +26,8 @@ impl PartitionWriter {
     ) -> Result<(), ExchangeError> {
         self.check(Target::One(subpartition), &[])?;
         self.push_both(subpartition);
-        let size = self.partition.pool().buffer_bytes();
         while !bytes.is_empty() {
+            let size = self.size_for(Target::One(subpartition), 1);
             let place = self.request().await?;
             let piece = bytes.split_to(bytes.len().min(size));
             self.state = WriterState::Torn;

@@ -10,6 +10,9 @@ fn frames() -> impl Strategy<Value = Frame> {
         }),
         (1u32..).prop_map(|credit| Frame::AddCredit { credit }),
         Just(Frame::ResumeConsumption),
+        Just(Frame::AllRecordsAcknowledged),
+        (1u32..).prop_map(|bytes| Frame::NewBufferSize { bytes }),
+        (0u32..=65_536).prop_map(|length| Frame::TaskEvent { length }),
         (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(length, sequence, backlog)| {
             Frame::Buffer {
                 data_type: DataType::Data,
@@ -63,6 +66,8 @@ proptest! {
             }
             Ok(Frame::Error { length, .. }) => prop_assert!(length as usize <= MAX_ERROR_BYTES),
             Ok(Frame::AddCredit { credit }) => prop_assert!(credit > 0),
+            Ok(Frame::NewBufferSize { bytes }) => prop_assert!(bytes > 0),
+            Ok(Frame::TaskEvent { length }) => prop_assert!(length as usize <= MAX_EVENT_BYTES),
             Ok(_) | Err(_) => {}
         }
     }
@@ -103,6 +108,22 @@ fn a_buffer_header_has_these_bytes() {
 }
 
 #[test]
+fn each_frame_of_a_consumer_has_these_bytes() {
+    let expected = |kind: u8, length: u8, first: u8| {
+        [kind, 0, 0, 0, 0, 0, 0, length, 0, 0, 0, first, 0, 0, 0, 0]
+    };
+    for (frame, bytes) in [
+        (Frame::AddCredit { credit: 5 }, expected(2, 0, 5)),
+        (Frame::ResumeConsumption, expected(3, 0, 0)),
+        (Frame::AllRecordsAcknowledged, expected(4, 0, 0)),
+        (Frame::NewBufferSize { bytes: 65 }, expected(5, 0, 65)),
+        (Frame::TaskEvent { length: 9 }, expected(6, 9, 0)),
+    ] {
+        assert_eq!(frame.to_bytes().as_ref(), bytes, "{frame:?}");
+    }
+}
+
+#[test]
 fn a_requests_header_and_payload_agree() {
     let mut header = [0; FRAME_HEADER_BYTES];
     header[0] = KIND_REQUEST;
@@ -123,6 +144,20 @@ fn frames_that_cannot_be_right_are_refused() {
     };
     check(&[(0, 9)], FrameError::Kind { kind: 9 });
     check(&[(0, KIND_ADD_CREDIT)], FrameError::ZeroCredit);
+    check(&[(0, KIND_BUFFER_SIZE)], FrameError::ZeroBufferSize);
+    for kind in [KIND_ACKNOWLEDGED, KIND_BUFFER_SIZE] {
+        check(
+            &[(0, kind), (7, 1), (11, 1)],
+            FrameError::Length { kind, length: 1 },
+        );
+    }
+    check(
+        &[(0, KIND_TASK_EVENT), (5, 1), (7, 1)],
+        FrameError::Length {
+            kind: KIND_TASK_EVENT,
+            length: 65_537,
+        },
+    );
     check(
         &[(0, KIND_RESUME), (7, 1)],
         FrameError::Length {
