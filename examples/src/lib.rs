@@ -1,4 +1,5 @@
-//! The example cluster: its jobs and its commands.
+//! The example cluster: its jobs and its commands; and the benchmarks.
 
+pub mod bench;
 pub mod cli;
 pub mod jobs;

@@ -1,21 +1,21 @@
 //! The `cluster` command.
 
-mod args;
+pub(crate) mod args;
 mod backend;
 mod commands;
-mod console;
+pub(crate) mod console;
 mod execute;
-mod failure;
-mod human;
+pub(crate) mod failure;
+pub(crate) mod human;
 mod job;
-mod logging;
-mod output;
-mod progress;
+pub(crate) mod logging;
+pub(crate) mod output;
+pub(crate) mod progress;
 mod report;
 mod settings;
 mod status;
-mod stop;
-mod table;
+pub(crate) mod stop;
+pub(crate) mod table;
 
 use std::{ffi::OsString, process::ExitCode, time::Duration};
 
@@ -29,13 +29,23 @@ use failure::Failure;
 /// Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure,
 /// 2 for wrong usage, 130 or 143 for a job interrupted by Ctrl-C or SIGTERM.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args = match Args::try_parse_from(args::with_command(&Args::command(), args)) {
+    let args = args::with_command(&Args::command(), args);
+    parse_and_run(args, args::one_line, start)
+}
+
+/// What every command of this crate does: usage errors in one line, help on standard output, exit codes.
+pub(crate) fn parse_and_run<A: Parser>(
+    args: impl IntoIterator<Item = OsString>,
+    one_line: fn(&clap::Error) -> String,
+    start: impl FnOnce(A) -> Result<(), Failure>,
+) -> ExitCode {
+    let args = match A::try_parse_from(args) {
         Ok(args) => args,
         Err(error)
             if error.exit_code() == 2
                 && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
         {
-            return end_with(&Failure::usage(args::one_line(&error)));
+            return end_with(&Failure::usage(one_line(&error)));
         }
         Err(error) => {
             // Help goes to standard output, whose reader may have gone.
@@ -47,6 +57,18 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => end_with(&failure),
     }
+}
+
+/// Runs a command on a runtime of this thread.
+pub(crate) fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(command);
+    // What blocks in the background must not hold a command that is done.
+    runtime.shutdown_timeout(BACKGROUND);
+    result
 }
 
 fn end_with(failure: &Failure) -> ExitCode {
@@ -65,14 +87,7 @@ fn start(args: Args) -> Result<(), Failure> {
         }
     };
     logging::start(&args.global, level)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(commands::run(args));
-    // What blocks in the background must not hold a command that is done.
-    runtime.shutdown_timeout(BACKGROUND);
-    result
+    block_on(commands::run(args))
 }
 
 /// Limit for background work after the end of a command.

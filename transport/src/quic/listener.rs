@@ -60,16 +60,7 @@ impl QuicListener {
             reason,
         };
         let tls = settings.credentials.server_config();
-        let crypto = QuicServerConfig::try_from(Arc::clone(&tls))
-            .map_err(|e| failed(format!("the server configuration is not fit for QUIC: {e}")))?;
-        let mut server = ServerConfig::with_crypto(Arc::new(crypto));
-        server
-            .transport_config(Arc::clone(&settings.quic))
-            .migration(false)
-            .max_incoming(MAX_INCOMING)
-            .incoming_buffer_size(INCOMING_BUFFER)
-            .incoming_buffer_size_total(INCOMING_BUFFER_TOTAL);
-
+        let server = server_config(Arc::clone(&tls), &settings.quic).map_err(failed)?;
         let endpoint = bind_first(bind, path, &server)?;
         let local_addr = endpoint.local_addr().map_err(|e| failed(e.to_string()))?;
         Ok(Self {
@@ -190,6 +181,23 @@ pub(super) struct ListenerSettings {
     pub(super) quic: Arc<quinn::TransportConfig>,
     /// Owns what outlives the listener: the wait for its connections' end.
     pub(super) tasks: Shutdown,
+}
+
+/// What a listener of ours accepts with; the error says why these certificates cannot be used.
+pub(super) fn server_config(
+    tls: Arc<rustls::ServerConfig>,
+    quic: &Arc<quinn::TransportConfig>,
+) -> Result<ServerConfig, String> {
+    let crypto = QuicServerConfig::try_from(tls)
+        .map_err(|error| format!("the server configuration is not fit for QUIC: {error}"))?;
+    let mut server = ServerConfig::with_crypto(Arc::new(crypto));
+    server
+        .transport_config(Arc::clone(quic))
+        .migration(false)
+        .max_incoming(MAX_INCOMING)
+        .incoming_buffer_size(INCOMING_BUFFER)
+        .incoming_buffer_size_total(INCOMING_BUFFER_TOTAL);
+    Ok(server)
 }
 
 /// Binds the first port of the range that is free.

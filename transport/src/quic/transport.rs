@@ -65,6 +65,31 @@ impl QuicTransport {
         })
     }
 
+    /// A quinn endpoint of its own with the very settings of this transport: socket, packet sizes, offload, windows,
+    /// congestion control, certificates. It accepts and, by [`connect`](Endpoint::connect), dials.
+    ///
+    /// For measurements beside quinn itself; nothing that this crate does on a connection happens on it: peers are not
+    /// asked who they are beyond their certificate chain, and nobody raises the 100 streams that a peer may open. It runs
+    /// on the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`ConnectError::Bind`] if the socket cannot be opened, [`ConnectError::Tls`] if the certificates are not fit for
+    /// QUIC.
+    #[cfg(feature = "raw-quic")]
+    pub fn raw_endpoint(&self, bind: SocketAddr) -> Result<Endpoint, ConnectError> {
+        let failed = |reason: String| ConnectError::Bind {
+            address: bind.to_string(),
+            reason,
+        };
+        let server = super::listener::server_config(self.credentials.server_config(), &self.quic)
+            .map_err(failed)?;
+        let client = self.client_config(bind)?;
+        let mut endpoint = open_endpoint(bind, &self.path, Some(server))
+            .map_err(|error| failed(error.to_string()))?;
+        endpoint.set_default_client_config(client);
+        Ok(endpoint)
+    }
+
     /// The endpoint to dial from: the listener's if it can reach the address, else one that only dials.
     fn endpoint_for(&self, address: SocketAddr) -> Result<Endpoint, ConnectError> {
         let mut endpoints = lock(&self.endpoints);

@@ -15,7 +15,7 @@ pub(crate) use job::{ExchangeArgs, ShuffleArgs, WordCountArgs};
 pub(crate) use options::{
     CancelArgs, ConfigArgs, JobOptions, NodeArgs, RpcSharingArg, RunArgs, StatusArgs, SubmitArgs,
 };
-pub(crate) use wrong::one_line;
+pub(crate) use wrong::{names_in, one_line, one_line_of};
 
 /// The TLS-secured example cluster: a dataflow engine over QUIC or TCP
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Messages")]
 pub(crate) struct GlobalArgs {
     /// What is logged on standard error: off, error, warn, info, debug or trace, also by part: info,thalweg_transport=debug
-    /// [default: info for jobmanager and taskmanager, else warn]
+    /// [default: info for what runs until it is stopped, else warn]
     #[arg(long, global = true, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
 

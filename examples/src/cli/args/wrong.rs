@@ -9,10 +9,26 @@ use super::{Args, JobArgs};
 
 /// The text of an error of the parser without its usage, in one line and without `error: `.
 pub(crate) fn one_line(error: &clap::Error) -> String {
+    one_line_of(error, "command or job", || {
+        format!(
+            "commands are {}; jobs are {}",
+            names_in(&Args::command()),
+            names_in(&JobArgs::augment_subcommands(clap::Command::new("jobs")))
+        )
+    })
+}
+
+/// The same for any command line: `what` a first word may be, and which ones there are.
+pub(crate) fn one_line_of(
+    error: &clap::Error,
+    what: &str,
+    known: impl FnOnce() -> String,
+) -> String {
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
     {
-        return unknown_command(name, error.get(ContextKind::SuggestedSubcommand));
+        let similar = error.get(ContextKind::SuggestedSubcommand);
+        return unknown(what, name, similar, known);
     }
     let text = error.render().to_string();
     let lines = text
@@ -30,7 +46,21 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     joined.strip_prefix("error: ").unwrap_or(&joined).to_owned()
 }
 
-fn unknown_command(name: &str, similar: Option<&ContextValue>) -> String {
+/// The names of a command's subcommands.
+pub(crate) fn names_in(command: &clap::Command) -> String {
+    let shown = command
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help");
+    let names: Vec<&str> = shown.map(clap::Command::get_name).collect();
+    names.join(", ")
+}
+
+fn unknown(
+    what: &str,
+    name: &str,
+    similar: Option<&ContextValue>,
+    known: impl FnOnce() -> String,
+) -> String {
     let similar: Vec<String> = match similar {
         Some(ContextValue::String(name)) => vec![format!("'{name}'")],
         Some(ContextValue::Strings(names)) => {
@@ -38,24 +68,12 @@ fn unknown_command(name: &str, similar: Option<&ContextValue>) -> String {
         }
         _ => Vec::new(),
     };
-    if !similar.is_empty() {
-        return format!(
-            "unknown command or job '{name}' (did you mean {}?)",
-            similar.join(" or ")
-        );
+    if similar.is_empty() {
+        format!("unknown {what} '{name}': {}", known())
+    } else {
+        let similar = similar.join(" or ");
+        format!("unknown {what} '{name}' (did you mean {similar}?)")
     }
-    let names = |command: &clap::Command| {
-        let shown = command
-            .get_subcommands()
-            .filter(|command| command.get_name() != "help");
-        let names: Vec<&str> = shown.map(clap::Command::get_name).collect();
-        names.join(", ")
-    };
-    format!(
-        "unknown command or job '{name}': commands are {}; jobs are {}",
-        names(&Args::command()),
-        names(&JobArgs::augment_subcommands(clap::Command::new("jobs")))
-    )
 }
 
 /// What begins the part of an error that is the same for all.

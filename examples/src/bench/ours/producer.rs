@@ -1,0 +1,92 @@
+//! The producing end.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use thalweg_transport::{
+    Connections,
+    exchange::{ExchangeError, PartitionWriter, ResultPartition},
+};
+
+use super::node::{DataNode, PRODUCER, failed, partition_of};
+use crate::{
+    bench::{fault::Fault, security::NodeCertificates, spec::Spec, tasks::Tasks},
+    cli::failure::Failure,
+};
+
+/// Writes as fast as it is consumed: one partition with a subpartition per channel by one task, or, where channels are
+/// separate, a partition and a task for each.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    node: DataNode,
+    tasks: Tasks,
+}
+
+impl Producer {
+    pub(crate) async fn start(
+        spec: &Spec,
+        certificates: &NodeCertificates,
+        bind: SocketAddr,
+        fault: &Fault,
+    ) -> Result<Self, Failure> {
+        let node = DataNode::start(spec, certificates, bind).await?;
+        let tasks = node.tasks(spec.placement, "bench-producer")?;
+        let (partitions, subpartitions) = if spec.separate {
+            (spec.channels, 1)
+        } else {
+            (1, spec.channels)
+        };
+        let payload = Bytes::from(vec![FILLING; node.config.payload_size()]);
+        for number in 0..partitions {
+            let partition = ResultPartition::pipelined(
+                partition_of(number),
+                PRODUCER,
+                subpartitions as usize,
+                &node.pool,
+            )
+            .map_err(|error| failed(&error))?;
+            node.partitions
+                .register(partition.clone())
+                .map_err(|error| failed(&error))?;
+            let writer = partition.writer().map_err(|error| failed(&error))?;
+            let (payload, fault) = (payload.clone(), fault.clone());
+            tasks.spawn(async move {
+                if let Err(error) = produce(writer, payload).await {
+                    fault.report("producing failed", error);
+                }
+            });
+        }
+        Ok(Self { node, tasks })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.node.node.local_addr().port()
+    }
+
+    pub(crate) async fn end(self) {
+        self.tasks.end().await;
+        self.node.end().await;
+    }
+}
+
+/// Slices of one block, as the yardsticks send them: what is measured is the exchange, not the filling of buffers.
+async fn produce(mut writer: PartitionWriter, payload: Bytes) -> Result<(), ExchangeError> {
+    let mut since_yield = 0;
+    loop {
+        for subpartition in 0..writer.partition().subpartition_count() {
+            if !writer.try_emit_bytes(subpartition, &payload)? {
+                writer.emit_bytes(subpartition, payload.clone()).await?;
+            }
+            since_yield += payload.len();
+            if since_yield >= YIELD_BYTES {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// Bulk gives way after so many bytes, as ARCHITECTURE.md asks of every task that moves it.
+const YIELD_BYTES: usize = 128 * 1024;
+
+const FILLING: u8 = 0xa5;

@@ -1,0 +1,162 @@
+use serde_json::Value;
+
+use super::*;
+use crate::bench::measure::Latency;
+
+fn case(transport: TransportKind, ping: Option<u32>) -> Case {
+    Case {
+        transport,
+        channels: 8,
+        profile: None,
+        placement: (!transport.is_raw()).then_some(Placement::Network),
+        ping,
+        stopped: None,
+    }
+}
+
+fn figures(throughput: f64, p99: Option<f64>) -> Figures {
+    Figures {
+        throughput,
+        cpu_seconds_per_gb: 1000.0 / throughput,
+        rss_peak_mib: Some(20.0),
+        latency: p99.map(|p99| Latency {
+            p50: p99 / 2.0,
+            p90: p99 / 1.5,
+            p99,
+            p999: p99 * 2.0,
+            max: p99 * 3.0,
+        }),
+    }
+}
+
+/// Three rounds on a machine that changes its speed.
+fn results(ping: Option<u32>) -> Results {
+    let (ours, raw) = (
+        case(TransportKind::Tcp, ping),
+        case(TransportKind::RawTls, ping),
+    );
+    let mut results = Results::new(vec![ours.clone(), raw.clone()], 32_768);
+    for speed in [1000.0, 4000.0, 2000.0] {
+        results.add(&ours, figures(speed * 0.8, ping.map(|_| 300.0)));
+        results.add(&raw, figures(speed, ping.map(|_| 200.0)));
+    }
+    results
+}
+
+fn document(results: &Results) -> Value {
+    let document = results.document(Machine::default(), None, BTreeMap::new());
+    serde_json::to_value(document).unwrap()
+}
+
+#[test]
+fn a_run_has_the_median_and_the_spread_of_its_rounds() {
+    let document = document(&results(None));
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    let run = &runs[0];
+    for (key, value) in [
+        ("suite", "exchange"),
+        ("transport", "tcp"),
+        ("metric", "throughput"),
+        ("unit", "MB/s"),
+        ("placement", "network"),
+    ] {
+        assert_eq!(run[key], value, "{run}");
+    }
+    for (key, value) in [
+        ("value", 1600.0),
+        ("min", 800.0),
+        ("max", 3200.0),
+        ("cpu_seconds_per_gb", 0.625),
+        ("rss_peak_mib", 20.0),
+    ] {
+        assert_eq!(run[key], value, "{run}");
+    }
+    assert_eq!(
+        (&run["channels"], &run["buffer"]),
+        (&8.into(), &32_768.into())
+    );
+    for key in ["outstanding", "payload", "profile", "network"] {
+        assert_eq!(run[key], Value::Null, "{run}");
+    }
+    assert_eq!(runs[1]["placement"], Value::Null);
+}
+
+#[test]
+fn ratios_are_those_of_each_round_to_the_yardstick() {
+    let document = document(&results(None));
+    let ratios = document["ratios"].as_array().unwrap();
+    let [rate, cpu] = &ratios[..] else {
+        panic!("{ratios:?}");
+    };
+    assert_eq!(
+        (&rate["metric"], &rate["value"]),
+        (&"throughput".into(), &0.8.into())
+    );
+    assert_eq!(
+        (&rate["transport"], &rate["to"]),
+        (&"tcp".into(), &"raw-tls".into())
+    );
+    assert_eq!(
+        (&cpu["metric"], &cpu["value"]),
+        (&"cpu_seconds_per_gb".into(), &1.25.into())
+    );
+}
+
+#[test]
+fn calls_beside_data_have_a_suite_and_percentiles() {
+    let document = document(&results(Some(64)));
+    let runs = document["runs"].as_array().unwrap();
+    let metrics: Vec<_> = runs.iter().take(6).map(|run| &run["metric"]).collect();
+    assert_eq!(
+        metrics,
+        [
+            "throughput",
+            "latency_p50",
+            "latency_p90",
+            "latency_p99",
+            "latency_p999",
+            "latency_max"
+        ]
+    );
+    let p99 = &runs[3];
+    assert_eq!((&p99["unit"], &p99["value"]), (&"us".into(), &300.0.into()));
+    for (key, value) in [("outstanding", 1), ("payload", 64)] {
+        assert_eq!(p99[key], value, "{p99}");
+    }
+    assert_eq!(p99["suite"], "rpc-under-load");
+    let ratios = document["ratios"].as_array().unwrap();
+    assert_eq!(ratios[2]["metric"], "latency_p99");
+    assert_eq!(ratios[2]["value"], 1.5);
+}
+
+#[test]
+fn the_tables_show_both() {
+    let text = results(Some(64)).tables();
+    let words: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        words[1],
+        [
+            "tcp",
+            "network",
+            "8",
+            "ping",
+            "1600",
+            "800..3200",
+            "0.80",
+            "0.625",
+            "1.25",
+            "20"
+        ]
+    );
+    assert_eq!(words[2][..2], ["raw-tls", "8"]);
+    assert_eq!(
+        words[5],
+        [
+            "tcp", "network", "8", "150", "200", "300", "1.50", "600", "900", "1600", "0.80"
+        ]
+    );
+}

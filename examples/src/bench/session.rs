@@ -1,0 +1,137 @@
+//! The server's side of one command.
+
+use std::net::SocketAddr;
+
+use thalweg_transport::PeerStream;
+
+use super::{
+    control::{ControlStream, Request, Response, VERSION},
+    fault::Fault,
+    machine::Machine,
+    ours::Producer,
+    raw::{FramedProducer, QuicProducer},
+    security::NodeCertificates,
+    spec::Spec,
+    transport_kind::TransportKind,
+    usage::{self, Usage},
+};
+use crate::cli::failure::Failure;
+
+/// Answers requests until the command goes away. Dropped, it ends what it produces.
+pub(super) async fn serve(
+    stream: PeerStream,
+    certificates: &NodeCertificates,
+    bind: SocketAddr,
+) -> Result<(), Failure> {
+    let mut control = ControlStream::new(stream);
+    let mut producing = None;
+    while let Some(request) = control.receive::<Request>().await? {
+        let answered = answer(request, &mut producing, certificates, bind).await;
+        let response = match answered {
+            Ok(response) => response,
+            Err(failure) => {
+                end(&mut producing).await;
+                Response::Failed {
+                    reason: failure.to_string(),
+                }
+            }
+        };
+        control.send(&response).await?;
+    }
+    end(&mut producing).await;
+    control.finish();
+    Ok(())
+}
+
+async fn answer(
+    request: Request,
+    producing: &mut Option<Producing>,
+    certificates: &NodeCertificates,
+    bind: SocketAddr,
+) -> Result<Response, Failure> {
+    match request {
+        Request::Hello { version } if version != VERSION => Err(Failure::failed(format!(
+            "this server is of version {VERSION}, the command of version {version}"
+        ))),
+        Request::Hello { .. } => Ok(Response::Hello {
+            machine: Machine::here(bind.ip()),
+        }),
+        Request::Prepare { spec } => {
+            end(producing).await;
+            let started = Producing::start(&spec, certificates, bind).await?;
+            let port = started.port();
+            *producing = Some(started);
+            Ok(Response::Ready { port })
+        }
+        Request::Usage { reset_peak } => {
+            let fault = producing.as_ref().and_then(|one| one.fault.get());
+            if let Some(reason) = fault {
+                return Err(Failure::failed(reason));
+            }
+            if reset_peak {
+                usage::reset_peak();
+            }
+            Ok(Response::Usage {
+                usage: Usage::now(),
+            })
+        }
+        Request::Finish => {
+            end(producing).await;
+            Ok(Response::Finished)
+        }
+    }
+}
+
+async fn end(producing: &mut Option<Producing>) {
+    if let Some(producing) = producing.take() {
+        producing.end().await;
+    }
+}
+
+/// What produces now.
+struct Producing {
+    what: What,
+    fault: Fault,
+}
+
+enum What {
+    Ours(Producer),
+    Quic(QuicProducer),
+    Framed(FramedProducer),
+}
+
+impl Producing {
+    async fn start(
+        spec: &Spec,
+        certificates: &NodeCertificates,
+        bind: SocketAddr,
+    ) -> Result<Self, Failure> {
+        let fault = Fault::default();
+        let what = match spec.transport {
+            TransportKind::RawQuic => {
+                What::Quic(QuicProducer::start(spec, certificates, bind, &fault).await?)
+            }
+            TransportKind::RawTls | TransportKind::RawTcp => {
+                What::Framed(FramedProducer::start(spec, certificates, bind, &fault).await?)
+            }
+            _ => What::Ours(Producer::start(spec, certificates, bind, &fault).await?),
+        };
+        Ok(Self { what, fault })
+    }
+
+    fn port(&self) -> u16 {
+        match &self.what {
+            What::Ours(producer) => producer.port(),
+            What::Quic(producer) => producer.port(),
+            What::Framed(producer) => producer.port(),
+        }
+    }
+
+    async fn end(self) {
+        match self.what {
+            What::Ours(producer) => producer.end().await,
+            What::Quic(producer) => producer.end().await,
+            What::Framed(producer) => producer.end().await,
+        }
+    }
+}
