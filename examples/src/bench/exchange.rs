@@ -1,6 +1,6 @@
 //! `bench exchange`.
 
-use std::{io, time::Instant};
+use std::{io, time::Duration};
 
 use thalweg_transport::now;
 
@@ -90,7 +90,9 @@ async fn measure_all(args: &ExchangeArgs, quiet: bool) -> Result<(), Failure> {
 async fn rounds(args: &ExchangeArgs, quiet: bool, server: &mut Server) -> Result<Results, Failure> {
     let cases = plan::cases(args);
     let mut results = Results::new(cases.clone(), args.buffer);
-    let mut told = Told::new(quiet, cases.len() * args.runs as usize);
+    let measurements = cases.len() * args.runs as usize;
+    let planned = (args.warmup + args.duration).as_secs_f64() * measurements as f64;
+    let mut told = Told::new(quiet || planned < PATIENCE.as_secs_f64(), measurements);
     for _ in 0..args.runs {
         for case in &cases {
             told.begin(case);
@@ -114,7 +116,6 @@ struct Told {
     done: usize,
     total: usize,
     last: String,
-    started: Instant,
 }
 
 impl Told {
@@ -126,7 +127,6 @@ impl Told {
             done: 0,
             total,
             last: String::new(),
-            started: now(),
         }
     }
 
@@ -153,17 +153,15 @@ impl Told {
                 latency.p50, latency.p99
             );
         }
-        // Only what takes a while is told about.
-        let lasts = now().saturating_duration_since(self.started) >= PATIENCE;
-        if self.bar.is_none() && !self.quiet && lasts {
+        if self.bar.is_none() && !self.quiet {
             console::tell(format_args!("{} of {}: {line}", self.done, self.total));
         }
         self.last = line;
     }
 }
 
-/// What ends sooner tells nothing.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+/// What will end sooner tells nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Stopping may take so long after a signal.
-const STOP_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+const STOP_LIMIT: Duration = Duration::from_secs(5);

@@ -100,7 +100,7 @@ impl Server {
             socket.connect(self.address)?;
             socket.local_addr()
         });
-        local.map_or(self.node.local_addr().ip(), |address| address.ip())
+        local.map_or_else(|_| self.node.local_addr().ip(), |address| address.ip())
     }
 
     /// Makes it ready to produce.
