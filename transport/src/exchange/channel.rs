@@ -1,20 +1,18 @@
 //! One channel of a gate: where it gets its items, what is queued, and its credit.
 
-use std::{collections::VecDeque, sync::Arc, task::Waker};
+use std::{sync::Arc, task::Waker};
 
 use bytes::Bytes;
 
 use super::{
     buffer::BufferMut,
+    channel_queue::ChannelQueue,
     gate_core::GateCore,
     outbox::Outbox,
     view::{Item, SubpartitionRequest, SubpartitionView},
 };
 use crate::{
-    addr::ConnectionId,
-    error::ErrorCode,
-    proto::{DataType, ReceiverCredit},
-    stream::BoxSendStream,
+    addr::ConnectionId, error::ErrorCode, proto::ReceiverCredit, stream::BoxSendStream,
     transport::SendStream,
 };
 
@@ -38,14 +36,15 @@ pub enum ChannelSource {
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) source: ChannelSource,
-    pub(super) queue: VecDeque<(DataType, Bytes)>,
-    /// What the events in the queue cost, which have no credit to bound them.
-    event_bytes: usize,
+    pub(super) queue: ChannelQueue,
     /// The task of a remote channel, while it waits for the consumer to take events.
     pub(super) receiver: Option<Waker>,
     pub(super) credit: ReceiverCredit,
     /// A local channel's view; absent while the consumer uses it outside the lock.
     pub(super) view: Option<Box<dyn SubpartitionView>>,
+    /// The view has priority events, which overtake what is queued here.
+    pub(super) overtaken: bool,
+    pub(super) in_urgent: bool,
     pub(super) in_ready: bool,
     pub(super) in_waiting: bool,
     pub(super) in_dirty: bool,
@@ -71,11 +70,12 @@ impl Channel {
     pub(super) fn new(source: ChannelSource, exclusive: u32) -> Self {
         Self {
             source,
-            queue: VecDeque::new(),
-            event_bytes: 0,
+            queue: ChannelQueue::default(),
             receiver: None,
             credit: ReceiverCredit::new(exclusive),
             view: None,
+            overtaken: false,
+            in_urgent: false,
             in_ready: false,
             in_waiting: false,
             in_dirty: false,
@@ -91,35 +91,13 @@ impl Channel {
         }
     }
 
-    /// Takes items of a local view into the queue.
+    /// Takes items of a local view into the queue. Empty buffers say nothing.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = Item>) {
         for item in items {
-            self.push(item.data_type, item.payload);
+            if !item.data_type.is_data() || !item.payload.is_empty() {
+                self.queue.push(item.data_type, item.payload);
+            }
         }
-    }
-
-    pub(super) fn push(&mut self, data_type: DataType, payload: Bytes) {
-        self.event_bytes += event_bytes(data_type, &payload);
-        self.queue.push_back((data_type, payload));
-    }
-
-    pub(super) fn pop(&mut self) -> Option<(DataType, Bytes)> {
-        let (data_type, payload) = self.queue.pop_front()?;
-        self.event_bytes -= event_bytes(data_type, &payload);
-        Some((data_type, payload))
-    }
-
-    /// Whether more may be received before the consumer has taken events.
-    pub(super) fn has_room(&self) -> bool {
-        self.event_bytes <= MAX_EVENT_QUEUE_BYTES
-    }
-}
-
-fn event_bytes(data_type: DataType, payload: &Bytes) -> usize {
-    if data_type.is_data() {
-        0
-    } else {
-        EVENT_OVERHEAD + payload.len()
     }
 }
 
@@ -194,9 +172,3 @@ impl Drop for CreditBuffer {
         }
     }
 }
-
-/// Events that wait in one channel: four of the longest, and what one read of the stream gives.
-const MAX_EVENT_QUEUE_BYTES: usize = 256 * 1024;
-
-/// What an event costs without its payload: its place in the queue, twice while that grows.
-const EVENT_OVERHEAD: usize = 2 * size_of::<(DataType, Bytes)>();

@@ -5,16 +5,27 @@ use bytes::Bytes;
 use super::error::ExchangeError;
 use crate::proto::{DataType, MAX_EVENT_BYTES};
 
-/// An event; it keeps its place between the records and costs no buffer.
+/// An event; it keeps its place between the records, unless it is of priority, and costs no buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
+    /// Made by the channel when a [`TimeoutableBarrier`](Self::TimeoutableBarrier) has come: its bytes, before
+    /// everything that is queued in front of it. Cannot be sent.
+    Announcement(Bytes),
     /// An event after which the producer's side of the channel waits until the consumer resumes it.
     Barrier(Bytes),
     /// No more records; events may follow.
     EndOfData,
     /// The last item of a channel; sent by `finish`.
     EndOfPartition,
+    /// An event that overtakes all data and events that wait at the producer and in the channel, but for earlier
+    /// priority events. Its channel is read before others.
+    Priority(Bytes),
+    /// The end of what the producer had kept in flight before a failure. Blocks as a barrier does.
+    RecoveryCompletion,
+    /// A barrier that announces itself to the consumer as soon as it has come, so that the consumer may set itself a
+    /// time for its arrival in order. Blocks as a barrier does.
+    TimeoutableBarrier(Bytes),
     /// An event of the embedding engine, at most [`MAX_EVENT_BYTES`].
     User(Bytes),
 }
@@ -22,9 +33,18 @@ pub enum Event {
 impl Event {
     pub(super) fn into_wire(self) -> Result<(DataType, Bytes), ExchangeError> {
         let (data_type, payload) = match self {
+            Self::Announcement(_) => {
+                return Err(ExchangeError::InvalidState {
+                    what: "an announcement".to_owned(),
+                    reason: "it is made by the channel and cannot be sent",
+                });
+            }
             Self::Barrier(payload) => (DataType::AlignedBarrier, payload),
             Self::EndOfData => (DataType::EndOfData, Bytes::new()),
             Self::EndOfPartition => (DataType::EndOfPartition, Bytes::new()),
+            Self::Priority(payload) => (DataType::PrioritizedEvent, payload),
+            Self::RecoveryCompletion => (DataType::RecoveryCompletion, Bytes::new()),
+            Self::TimeoutableBarrier(payload) => (DataType::TimeoutableBarrier, payload),
             Self::User(payload) => (DataType::Event, payload),
         };
         if payload.len() > MAX_EVENT_BYTES {
@@ -45,20 +65,4 @@ pub enum BufferOrEvent {
     Buffer(Bytes),
     /// An event.
     Event(Event),
-}
-
-impl BufferOrEvent {
-    /// `None` for a data type that is reserved.
-    pub(super) fn from_wire(data_type: DataType, payload: Bytes) -> Option<Self> {
-        Some(match data_type {
-            DataType::Data => Self::Buffer(payload),
-            DataType::Event => Self::Event(Event::User(payload)),
-            DataType::AlignedBarrier => Self::Event(Event::Barrier(payload)),
-            DataType::EndOfData => Self::Event(Event::EndOfData),
-            DataType::EndOfPartition => Self::Event(Event::EndOfPartition),
-            DataType::PrioritizedEvent
-            | DataType::TimeoutableBarrier
-            | DataType::RecoveryCompletion => return None,
-        })
-    }
 }

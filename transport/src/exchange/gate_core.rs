@@ -83,7 +83,7 @@ impl GateCore {
             if let Some(error) = &state.error {
                 return Poll::Ready(Err(error.clone()));
             }
-            let Some(index) = state.ready.pop_front() else {
+            let Some(index) = state.next_ready() else {
                 if let Some(context) = waker {
                     let replaced = state.waker.replace(context.waker().clone());
                     drop(state);
@@ -91,70 +91,68 @@ impl GateCore {
                 }
                 return Poll::Pending;
             };
-            state.channels[index].in_ready = false;
-            if state.channels[index].queue.is_empty() {
-                let channel = &mut state.channels[index];
-                if channel.blocked {
-                    continue;
-                }
-                let Some(mut view) = channel.view.take() else {
-                    continue;
-                };
+            let channel = &mut state.channels[index];
+            if !channel.blocked
+                && (channel.overtaken || channel.queue.is_empty())
+                && let Some(mut view) = channel.view.take()
+            {
+                let overtaken = std::mem::take(&mut channel.overtaken);
                 drop(state);
-                let taken = view.take(u32::MAX, LOCAL_BATCH, &mut items);
+                let taken = if overtaken {
+                    view.take_priority(&mut items)
+                } else {
+                    view.take(u32::MAX, LOCAL_BATCH, &mut items)
+                };
                 self.return_view(index, view, taken, &mut items);
+                if overtaken {
+                    // There may be more than what has overtaken it.
+                    self.on_available(index);
+                }
                 continue;
             }
             if let Some(item) = self.pop(state, index) {
-                return Poll::Ready(item.map(|item| Some((index, item))));
+                return Poll::Ready(Ok(Some((index, item))));
             }
         }
     }
 
-    fn pop(
-        &self,
-        mut guard: MutexGuard<'_, GateState>,
-        index: usize,
-    ) -> Option<Result<BufferOrEvent, ExchangeError>> {
+    fn pop(&self, mut guard: MutexGuard<'_, GateState>, index: usize) -> Option<BufferOrEvent> {
         let state = &mut *guard;
         let channel = &mut state.channels[index];
-        let (data_type, payload) = channel.pop()?;
-        let receiver = if channel.has_room() {
+        let entry = channel.queue.pop()?;
+        let receiver = if channel.queue.has_room() {
             channel.receiver.take()
         } else {
             None
         };
-        channel.end_of_data |= data_type == DataType::EndOfData;
+        channel.end_of_data |= entry.is(DataType::EndOfData);
         let local = matches!(channel.source, ChannelSource::Local(_));
         let mut view = None;
-        if data_type == DataType::EndOfPartition {
+        if entry.is(DataType::EndOfPartition) {
             channel.ended = true;
             view = channel.view.take();
             state.ended += 1;
-        } else if local && data_type.is_blocking() {
+        } else if local && entry.is_blocking() {
             channel.blocked = true;
         }
         // A local channel's view may have more, and says so only after it was found empty.
         if !channel.ended && (local || !channel.queue.is_empty()) {
-            state.set_ready(index);
+            state.set_available(index);
         }
         let dirty = state.announce(index);
         drop(guard);
         drop(view);
         self.wake_credit(dirty);
         wake(receiver);
-        self.counters.on_consumed(data_type, payload.len(), local);
-        let item = BufferOrEvent::from_wire(data_type, payload);
-        Some(item.ok_or_else(|| ExchangeError::InvalidState {
-            what: self.name.clone(),
-            reason: "a local producer sent an event of a reserved type",
-        }))
+        let item = entry.into_item();
+        self.counters.on_consumed(&item, local);
+        Some(item)
     }
 
     /// The channel may have something.
     pub(super) fn on_available(&self, index: usize) {
         let mut state = self.lock();
-        let waker = if !state.closed && state.set_ready(index) {
+        let waker = if !state.closed && state.set_available(index) {
             state.waker.take()
         } else {
             None
@@ -250,15 +248,15 @@ impl GateCore {
             .is_some_and(|(data_type, _)| *data_type == DataType::EndOfPartition);
         let channel = &mut state.channels[index];
         for (data_type, payload) in items.drain(..) {
-            channel.push(data_type, payload);
+            channel.queue.push(data_type, payload);
         }
-        let has_room = channel.has_room();
+        let has_room = channel.queue.has_room();
         if ended {
             channel.outbox = Outbox::default();
         }
         let mut surplus = Vec::new();
         let dirty = ended && state.end_credit_and_offer(index, &mut surplus);
-        let waker = if state.set_ready(index) {
+        let waker = if state.set_available(index) {
             state.waker.take()
         } else {
             None
@@ -330,6 +328,7 @@ impl GateCore {
         }
         state.waiting.clear();
         state.ready.clear();
+        state.urgent.clear();
         buffers.append(&mut state.free);
         buffers.extend(state.spare.take());
         let waker = state.waker.take();

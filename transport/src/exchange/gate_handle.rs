@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use bytes::Bytes;
+
 use super::{
     channel::{Channel, ChannelSource},
     credit_task::send_credit,
@@ -141,6 +143,22 @@ impl GateHandle {
             }
             Ok(())
         })
+    }
+
+    /// The data buffers that are queued in a channel, in order: what is in flight there. They are shared, not copied, and
+    /// count as taken by the consumer until they are dropped. Of a local channel only what has left its partition.
+    ///
+    /// # Errors
+    /// [`ExchangeError::InvalidState`] for a wrong index, [`ExchangeError::Cancelled`] after `close`.
+    pub fn inflight(&self, channel: usize) -> Result<Vec<Bytes>, ExchangeError> {
+        let state = self.core.lock();
+        if state.closed {
+            return Err(self.core.cancelled());
+        }
+        match state.channels.get(channel) {
+            Some(channel) => Ok(channel.queue.buffers().cloned().collect()),
+            None => Err(self.invalid("there is no such channel")),
+        }
     }
 
     /// Sends an event to the tasks that produce the input, one for each channel that has not ended. A channel that is

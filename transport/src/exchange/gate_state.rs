@@ -14,6 +14,8 @@ use crate::proto::floating_share;
 #[derive(Debug, Default)]
 pub(super) struct GateState {
     pub(super) channels: Vec<Channel>,
+    /// Channels with a priority event, in turn, before the others. They may be in `ready` as well.
+    pub(super) urgent: VecDeque<usize>,
     /// Channels with something to take, in turn.
     pub(super) ready: VecDeque<usize>,
     /// Channels that want floating buffers and got none, in turn.
@@ -34,8 +36,34 @@ pub(super) struct GateState {
 }
 
 impl GateState {
+    /// Takes the channel whose turn it is.
+    pub(super) fn next_ready(&mut self) -> Option<usize> {
+        if let Some(index) = self.urgent.pop_front() {
+            self.channels[index].in_urgent = false;
+            return Some(index);
+        }
+        let index = self.ready.pop_front()?;
+        self.channels[index].in_ready = false;
+        Some(index)
+    }
+
+    /// Puts the channel in line, before others if it has a priority event. Whether it was not there before.
+    pub(super) fn set_available(&mut self, index: usize) -> bool {
+        let channel = &mut self.channels[index];
+        let urgent = channel.queue.has_priority() || (channel.overtaken && !channel.blocked);
+        if !urgent || channel.ended {
+            return self.set_ready(index);
+        }
+        if channel.in_urgent {
+            return false;
+        }
+        channel.in_urgent = true;
+        self.urgent.push_back(index);
+        true
+    }
+
     /// Whether the channel was not in line before.
-    pub(super) fn set_ready(&mut self, index: usize) -> bool {
+    fn set_ready(&mut self, index: usize) -> bool {
         let channel = &mut self.channels[index];
         if channel.in_ready || channel.ended {
             return false;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::proto::DataType;
+use super::event::BufferOrEvent;
 
 /// Counters of an [`InputGate`](super::InputGate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,17 +42,17 @@ pub(super) struct GateCounters {
 }
 
 impl GateCounters {
-    pub(super) fn on_consumed(&self, data_type: DataType, bytes: usize, local: bool) {
-        let (buffers, sum) = match (data_type.is_data(), local) {
-            (false, _) => {
-                self.events.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            (true, true) => (&self.buffers_local, &self.bytes_local),
-            (true, false) => (&self.buffers_remote, &self.bytes_remote),
+    pub(super) fn on_consumed(&self, item: &BufferOrEvent, local: bool) {
+        let BufferOrEvent::Buffer(payload) = item else {
+            self.events.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let (buffers, sum) = match local {
+            true => (&self.buffers_local, &self.bytes_local),
+            false => (&self.buffers_remote, &self.bytes_remote),
         };
         buffers.fetch_add(1, Ordering::Relaxed);
-        sum.fetch_add(bytes as u64, Ordering::Relaxed);
+        sum.fetch_add(payload.len() as u64, Ordering::Relaxed);
     }
 
     pub(super) fn on_credit_sent(&self, credit: u32) {

@@ -112,9 +112,10 @@ impl GateCore {
             }
             state = self.lock();
         }
-        state.channels[index].view = Some(view);
-        if !state.channels[index].queue.is_empty() {
-            state.set_ready(index);
+        let channel = &mut state.channels[index];
+        channel.view = Some(view);
+        if !channel.queue.is_empty() {
+            state.set_available(index);
         }
         drop(state);
         if let Err(error) = taken {
@@ -156,7 +157,7 @@ impl GateCore {
         }
         let channel = &mut state.channels[index];
         (channel.view, channel.opened) = (Some(view), true);
-        state.set_ready(index);
+        state.set_available(index);
         let waker = state.waker.take();
         drop(state);
         wake(waker);
@@ -172,6 +173,13 @@ struct GateListener {
 impl AvailabilityListener for GateListener {
     fn on_available(&self) {
         if let Some(core) = self.core.upgrade() {
+            core.on_available(self.index);
+        }
+    }
+
+    fn on_priority_available(&self) {
+        if let Some(core) = self.core.upgrade() {
+            core.lock().channels[self.index].overtaken = true;
             core.on_available(self.index);
         }
     }

@@ -20,6 +20,7 @@
 mod acknowledgement;
 mod buffer;
 mod channel;
+mod channel_queue;
 mod client;
 mod connection_manager;
 mod credit_task;

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
+use bytes::Bytes;
+
 use super::{
     acknowledgement::Acknowledgement,
     error::ExchangeError,
@@ -167,6 +169,15 @@ impl ResultPartition {
         self.subpartitions.len()
     }
 
+    /// The data buffers that wait in a subpartition, in order: what is in flight there. They are shared, not copied, and
+    /// belong to the partition's pool until they are dropped. Empty for a subpartition that does not exist.
+    #[must_use]
+    pub fn inflight(&self, subpartition: usize) -> Vec<Bytes> {
+        self.subpartition(subpartition)
+            .map(Subpartition::buffers)
+            .unwrap_or_default()
+    }
+
     /// Whether every consumer is done or gone, so that writing is of no use.
     #[must_use]
     pub fn is_released(&self) -> bool {
@@ -294,6 +305,10 @@ impl SubpartitionView for PipelinedView {
 
     fn backlog(&self) -> u32 {
         self.partition.subpartitions[self.index].backlog()
+    }
+
+    fn take_priority(&mut self, out: &mut Vec<Item>) -> Result<(), ExchangeError> {
+        self.partition.subpartitions[self.index].take_priority(out)
     }
 
     fn acknowledge_all_records(&mut self) {

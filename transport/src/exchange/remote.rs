@@ -274,14 +274,6 @@ impl Receiver<'_> {
             }
             Target::Event(data_type, payload) => {
                 self.ended = data_type == DataType::EndOfPartition;
-                if matches!(
-                    data_type,
-                    DataType::PrioritizedEvent
-                        | DataType::TimeoutableBarrier
-                        | DataType::RecoveryCompletion
-                ) {
-                    return Err(self.protocol(format!("{data_type:?} is reserved")));
-                }
                 self.done.push((data_type, payload.into()));
             }
             Target::Error(kind, text) => {
@@ -303,7 +295,7 @@ impl GateCore {
         poll_fn(|context| {
             let mut state = self.lock();
             let channel = &mut state.channels[index];
-            if channel.has_room() {
+            if channel.queue.has_room() {
                 return Poll::Ready(());
             }
             let replaced = channel.receiver.replace(context.waker().clone());

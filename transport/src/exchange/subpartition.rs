@@ -38,6 +38,12 @@ impl Subpartition {
             drop(payload);
             return;
         }
+        if data_type.has_priority() {
+            let listener = state.push_priority(data_type, payload);
+            drop(state);
+            notify_priority(listener);
+            return;
+        }
         let was_empty = state.queue.is_empty();
         state.backlog += u32::from(data_type.is_data());
         state.queue.push_back((data_type, payload));
@@ -48,6 +54,24 @@ impl Subpartition {
         };
         drop(state);
         notify(listener);
+    }
+
+    /// Adds a priority event and gives the data buffers that it has overtaken.
+    pub(super) fn overtake(&self, payload: Bytes) -> Vec<Bytes> {
+        let mut state = self.lock();
+        if state.stage == Stage::Released || state.failed.is_some() {
+            return Vec::new();
+        }
+        let overtaken = state.buffers();
+        let listener = state.push_priority(DataType::PrioritizedEvent, payload);
+        drop(state);
+        notify_priority(listener);
+        overtaken
+    }
+
+    /// The data buffers that wait, in order.
+    pub(super) fn buffers(&self) -> Vec<Bytes> {
+        self.lock().buffers()
     }
 
     /// Takes the one right to read. The listener hears at once of what is there.
@@ -80,7 +104,7 @@ impl Subpartition {
             return Err(error.clone());
         }
         for _ in 0..max {
-            let Some((data_type, _)) = state.queue.front() else {
+            let Some(&(data_type, _)) = state.queue.front() else {
                 break;
             };
             if data_type.is_data() {
@@ -88,19 +112,22 @@ impl Subpartition {
                     break;
                 };
                 credit = left;
-                state.backlog -= 1;
             }
-            let Some((data_type, payload)) = state.queue.pop_front() else {
-                break;
-            };
-            out.push(Item {
-                data_type,
-                payload,
-                backlog: state.backlog,
-            });
+            out.extend(state.pop());
             if data_type.is_blocking() {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_priority(&self, out: &mut Vec<Item>) -> Result<(), ExchangeError> {
+        let mut state = self.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        while state.priority > 0 {
+            out.extend(state.pop());
         }
         Ok(())
     }
@@ -159,7 +186,9 @@ impl Subpartition {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Priority events first.
     queue: VecDeque<(DataType, Bytes)>,
+    priority: usize,
     backlog: u32,
     stage: Stage,
     listener: Option<Arc<dyn AvailabilityListener>>,
@@ -168,9 +197,39 @@ struct State {
 }
 
 impl State {
+    /// Behind earlier priority events. Gives whoever has to hear of it: of the first one only.
+    fn push_priority(
+        &mut self,
+        data_type: DataType,
+        payload: Bytes,
+    ) -> Option<Arc<dyn AvailabilityListener>> {
+        self.queue.insert(self.priority, (data_type, payload));
+        self.priority += 1;
+        self.listener.clone().filter(|_| self.priority == 1)
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let (data_type, payload) = self.queue.pop_front()?;
+        self.priority -= usize::from(data_type.has_priority());
+        self.backlog -= u32::from(data_type.is_data());
+        Some(Item {
+            data_type,
+            payload,
+            backlog: self.backlog,
+        })
+    }
+
+    fn buffers(&self) -> Vec<Bytes> {
+        let items = self.queue.iter();
+        items
+            .filter(|(data_type, _)| data_type.is_data())
+            .map(|(_, payload)| payload.clone())
+            .collect()
+    }
+
     /// The queue, to be dropped outside the lock: buffers go back to a pool then.
     fn clear(&mut self) -> VecDeque<(DataType, Bytes)> {
-        self.backlog = 0;
+        (self.backlog, self.priority) = (0, 0);
         std::mem::take(&mut self.queue)
     }
 }
@@ -181,6 +240,12 @@ enum Stage {
     Unclaimed,
     Claimed,
     Released,
+}
+
+fn notify_priority(listener: Option<Arc<dyn AvailabilityListener>>) {
+    if let Some(listener) = listener {
+        listener.on_priority_available();
+    }
 }
 
 fn notify(listener: Option<Arc<dyn AvailabilityListener>>) {
@@ -270,6 +335,45 @@ mod tests {
         assert_eq!(take(&subpartition, 0), [(DataType::Event, 1)]);
         assert_eq!(take(&subpartition, 0), []);
         assert_eq!(take(&subpartition, 1).len(), 2);
+    }
+
+    #[test]
+    fn priority_events_come_first_and_wake_the_reader_once() {
+        use DataType::{Data, Event, PrioritizedEvent};
+        let (subpartition, count) = claimed();
+        push(
+            &subpartition,
+            &[Data, Event, PrioritizedEvent, Data, PrioritizedEvent],
+        );
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert_eq!(subpartition.buffers().len(), 2);
+        let first = [(PrioritizedEvent, 2), (PrioritizedEvent, 2), (Data, 1)];
+        let mut items = Vec::new();
+        subpartition.take(9, 1, &mut items).unwrap();
+        subpartition.take_priority(&mut items).unwrap();
+        subpartition.take_priority(&mut items).unwrap();
+        subpartition.take(1, 1, &mut items).unwrap();
+        let got: Vec<_> = items.iter().map(|i| (i.data_type, i.backlog)).collect();
+        assert_eq!(got, first);
+        push(&subpartition, &[PrioritizedEvent]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 3);
+        assert_eq!(take(&subpartition, 0), [(PrioritizedEvent, 1), (Event, 1)]);
+    }
+
+    #[test]
+    fn an_overtaking_event_tells_what_it_has_overtaken() {
+        use DataType::{Data, Event, PrioritizedEvent};
+        let (subpartition, _) = claimed();
+        push(&subpartition, &[Data, Event, Data]);
+        assert_eq!(subpartition.overtake(Bytes::new()).len(), 2);
+        assert_eq!(
+            take(&subpartition, 1),
+            [(PrioritizedEvent, 2), (Data, 1), (Event, 1)]
+        );
+        assert_eq!(subpartition.overtake(Bytes::new()).len(), 1);
+        subpartition.release();
+        assert!(subpartition.overtake(Bytes::new()).is_empty());
+        assert!(subpartition.buffers().is_empty());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod cancel;
 mod delivery;
 mod hostile;
 mod lookup;
+mod priority;
 mod task_events;
 mod threads;
 

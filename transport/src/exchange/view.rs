@@ -20,6 +20,15 @@ pub trait SubpartitionView: fmt::Debug + Send {
     /// after a release.
     fn take(&mut self, credit: u32, max: usize, out: &mut Vec<Item>) -> Result<(), ExchangeError>;
 
+    /// Appends the priority events that are ready, and nothing else, to `out`: for a reader that still holds items that
+    /// it has taken before, and that those overtake. [`take`](Self::take) gives them first, too.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    fn take_priority(&mut self, _out: &mut Vec<Item>) -> Result<(), ExchangeError> {
+        Ok(())
+    }
+
     /// Data buffers that wait.
     fn backlog(&self) -> u32;
 
@@ -45,6 +54,11 @@ pub struct Item {
 pub trait AvailabilityListener: fmt::Debug + Send + Sync {
     /// There is something to take. Must not block.
     fn on_available(&self);
+
+    /// There is a priority event, where there was none, to take before all else. Must not block.
+    fn on_priority_available(&self) {
+        self.on_available();
+    }
 }
 
 /// Which subpartition a consumer wants.

@@ -156,6 +156,22 @@ impl PartitionWriter {
         Ok(())
     }
 
+    /// Sends a priority event to every subpartition, and gives the data buffers of each that it has overtaken there, in
+    /// order: what was in flight. They are shared, not copied, and belong to the partition's pool until they are
+    /// dropped. Records in open buffers are overtaken, too.
+    ///
+    /// # Errors
+    /// As [`broadcast_event`](Self::broadcast_event).
+    pub fn overtake(&mut self, event: &Bytes) -> Result<Vec<Vec<Bytes>>, ExchangeError> {
+        self.check_open()?;
+        let (_, event) = Event::Priority(event.clone()).into_wire()?;
+        self.flush();
+        let subpartitions = self.partition.subpartitions().iter();
+        Ok(subpartitions
+            .map(|subpartition| subpartition.overtake(event.clone()))
+            .collect())
+    }
+
     /// Ends every subpartition after what was written. Data stays until it is consumed.
     ///
     /// # Errors

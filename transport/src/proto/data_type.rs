@@ -8,13 +8,13 @@ pub enum DataType {
     Data = 1,
     /// An event of the embedding engine.
     Event = 2,
-    /// An event that overtakes data. Reserved.
+    /// An event that overtakes data.
     PrioritizedEvent = 3,
     /// An event after which the producer waits for a resume.
     AlignedBarrier = 4,
-    /// A barrier that may later overtake data. Reserved.
+    /// A barrier that is announced to the consumer when it arrives.
     TimeoutableBarrier = 5,
-    /// The end of recovered state. Reserved.
+    /// The end of recovered state; blocks as a barrier does.
     RecoveryCompletion = 6,
     /// No more records; events may follow.
     EndOfData = 9,
@@ -43,6 +43,18 @@ impl DataType {
     #[must_use]
     pub fn is_data(self) -> bool {
         self == Self::Data
+    }
+
+    /// Whether it overtakes everything but its like.
+    #[must_use]
+    pub fn has_priority(self) -> bool {
+        self == Self::PrioritizedEvent
+    }
+
+    /// Whether the receiving channel announces it to the consumer.
+    #[must_use]
+    pub fn requires_announcement(self) -> bool {
+        self == Self::TimeoutableBarrier
     }
 
     /// Whether the producer waits for a resume after it.

@@ -93,11 +93,19 @@ impl Producer<'_> {
                     return Ok(orders.failure);
                 }
             }
-            if pending.is_empty() && !blocked {
-                if let Err(error) = view.take(credit, BATCH_FRAMES, &mut taken) {
+            if !blocked {
+                let result = if pending.is_empty() {
+                    view.take(credit, BATCH_FRAMES, &mut taken)
+                } else {
+                    view.take_priority(&mut taken)
+                };
+                if let Err(error) = result {
                     return Ok(Some(error));
                 }
+                // What is pending is data without credit, which priority events overtake.
+                let overtaken = pending.len();
                 pending.extend(taken.drain(..));
+                pending.rotate_left(overtaken);
             }
             let batch = self.batch(&mut pending, buffer_size, &mut chunks)?;
             if batch.ended {

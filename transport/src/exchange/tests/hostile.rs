@@ -96,8 +96,8 @@ async fn a_producer_that_breaks_the_protocol_fails_that_channel_with_a_code() {
             Code::STREAM_PROTOCOL,
         ),
         (
-            "reserved event",
-            item(DataType::PrioritizedEvent, 0, b"x"),
+            "event of an unknown type",
+            [&[64, 7][..], &[0; 14]].concat(),
             Code::STREAM_PROTOCOL,
         ),
     ];
