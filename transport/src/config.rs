@@ -81,6 +81,12 @@ pub struct TransportConfig {
     pub keep_alive: Duration,
     /// A peer that is silent for so long is dead. Default 6 s.
     pub idle_timeout: Duration,
+    /// Older connections that this node dialled are drained: new work gets a new connection, what is under way goes on, for
+    /// at most as long again. So the peer's certificate is looked at again, and no key is in use for more than twice
+    /// this time. Up to a tenth is taken off at random, so that not all connections go at once. Default 24 h, the
+    /// shortest life that certificates of nodes commonly have; raise it for exchanges that run for longer than two
+    /// of these times, which fail otherwise.
+    pub max_connection_age: Duration,
     /// Bytes of a full data frame on the wire, header included. Default 32 KiB: two TLS records of 16 KiB, so that no
     /// short record is left (measured: 16 % on TLS).
     pub buffer_size: u32,
@@ -121,6 +127,7 @@ impl Default for TransportConfig {
             connect_backoff_max: Duration::from_secs(1),
             keep_alive: Duration::from_secs(2),
             idle_timeout: Duration::from_secs(6),
+            max_connection_age: Duration::from_secs(24 * 3600),
             buffer_size: 32 * 1024,
             buffer_pool: 64 * 1024 * 1024,
             exclusive_buffers_per_channel: 2,
@@ -209,6 +216,13 @@ impl TransportConfig {
                 return bad(key, format!("{value:?}"), "1ms to 30 days");
             }
         }
+        if !(MIN_CONNECTION_AGE..=MAX_CONNECTION_AGE).contains(&self.max_connection_age) {
+            return bad(
+                "max_connection_age",
+                format!("{:?}", self.max_connection_age),
+                "100ms to 10 years",
+            );
+        }
         if self.keep_alive >= self.idle_timeout {
             return bad(
                 "keep_alive",
@@ -253,6 +267,12 @@ pub const FRAME_OVERHEAD: usize = 24;
 
 /// A longer time-out is a typing mistake, and some timers overflow on it.
 const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Shorter than a handshake over a long path takes, a connection would be old before it is used.
+const MIN_CONNECTION_AGE: Duration = Duration::from_millis(100);
+
+/// As good as for ever.
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {

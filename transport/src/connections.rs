@@ -19,7 +19,8 @@ use crate::{
 ///
 /// At most one dial per [`ConnectionId`] is under way at any time, and at most one connection per ConnectionId is kept;
 /// every waiter of a dial gets its own answer; a failed or cancelled dial is never remembered; a cached connection that
-/// died is replaced before anyone gets it.
+/// died is replaced before anyone gets it. A connection that is older than `max_connection_age` is *drained*: the next
+/// acquire dials a new one, and those who hold the old one go on.
 pub trait Connections: fmt::Debug + Send + Sync + 'static {
     /// The node itself.
     fn id(&self) -> &ResourceId;
@@ -42,7 +43,9 @@ pub trait Connections: fmt::Debug + Send + Sync + 'static {
     /// Closes the connection, or cancels the dial, if nobody holds or waits for it.
     fn close_unused(&self, connection: &ConnectionId);
 
-    /// Connections that this node dialled and that live, dials under way included.
+    /// Connections that this node dialled and that an acquire could get, dials under way included. Those that are being
+    /// drained are not counted, so that it is never more than `connections_per_peer` for each peer; the
+    /// [snapshot](Self::snapshot) has them too.
     fn active(&self) -> usize;
 
     /// Counters of every live connection, dialled and accepted.
@@ -58,9 +61,14 @@ pub trait Connections: fmt::Debug + Send + Sync + 'static {
     fn tasks(&self) -> &Shutdown;
 }
 
-/// A counted reference to a connection; dropping it releases the reference.
+/// A counted reference to a connection; dropping it releases the reference. Streams that it opened count as well.
 ///
-/// Without references a connection is kept for reuse, or closed if `reuse_connections` is off.
+/// Without references a connection is kept for reuse, or closed if `reuse_connections` is off or it is
+/// [draining](Self::draining). It closes a second after the last reference is gone, so that what was sent last arrives.
+///
+/// Who holds a lease for long, with streams that never end by themselves, has to watch [`draining`](Self::draining) and
+/// move to a new connection: a draining one that is still used is closed with [`REPLACED`](crate::ErrorCode::REPLACED) when
+/// it has drained for `max_connection_age`, however much is under way on it.
 #[derive(Debug)]
 pub struct Lease(Box<dyn LeasedConnection>);
 
@@ -107,6 +115,20 @@ impl Lease {
     pub async fn closed(&self) -> ConnectionError {
         self.0.closed().await
     }
+
+    /// Whether the connection is too old for new work: an acquire of the same ConnectionId gets a new one.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.0.is_draining()
+    }
+
+    /// Waits until the connection is too old for new work; for ever if it ends before.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn draining(&self) {
+        self.0.draining().await;
+    }
 }
 
 /// What stands behind a [`Lease`]; dropping it releases the reference.
@@ -123,6 +145,14 @@ pub trait LeasedConnection: fmt::Debug + Send + Sync {
     fn close_reason(&self) -> Option<ConnectionError>;
     /// Waits for the connection's end.
     fn closed(&self) -> BoxFuture<'_, ConnectionError>;
+    /// Whether the connection is too old for new work.
+    fn is_draining(&self) -> bool {
+        false
+    }
+    /// Waits until the connection is too old for new work.
+    fn draining(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// One live connection, for status pages and metrics.
@@ -132,6 +162,8 @@ pub struct ConnectionSnapshot {
     pub peer: Peer,
     /// Whether this node dialled it.
     pub dialled: bool,
+    /// Whether it is too old for new work, and lives on for what is under way. Only the node that dialled it knows.
+    pub draining: bool,
     /// Counters.
     pub stats: ConnectionStats,
 }

@@ -59,7 +59,8 @@ section! {
         keep_alive: Duration = Duration::from_secs(2),
         /// A peer that is silent for so long is dead. Default 6 s: sooner than a heartbeat notices.
         idle_timeout: Duration = Duration::from_secs(6),
-        /// Older connections are drained and replaced, so that no certificate lives on in one. Default 24 h.
+        /// Older connections are drained and replaced, so that no certificate lives on in one for more than twice as long;
+        /// an exchange that runs for longer than that fails. Default 24 h.
         max_connection_age: Duration = Duration::from_secs(24 * 3600),
         /// A frame on the wire, header included. Default 32 KiB: two whole TLS records.
         buffer_size: ByteSize = ByteSize::kib(32),
@@ -155,6 +156,7 @@ impl Config {
         to.connect_retries = from.connect_retries;
         to.keep_alive = from.keep_alive;
         to.idle_timeout = from.idle_timeout;
+        to.max_connection_age = from.max_connection_age;
         // A size beyond 32 bits stays out of the range that validation allows.
         to.buffer_size = u32::try_from(from.buffer_size.as_u64()).unwrap_or(u32::MAX);
         to.buffer_pool = from.buffer_pool.as_u64();

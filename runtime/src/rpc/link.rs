@@ -1,4 +1,4 @@
-//! The caller's end of a gateway stream.
+//! The caller's end of a gateway: its streams, one after the other.
 
 use std::{
     sync::{Arc, Mutex},
@@ -6,59 +6,53 @@ use std::{
 };
 
 use bytes::Bytes;
-use thalweg_transport::{
-    BoxFuture, ErrorCode, PeerStream, RecvStream, SendStream, StreamError, TransportError,
-};
-use tokio::{
-    sync::oneshot,
-    time::{sleep, timeout},
-};
+use thalweg_transport::BoxFuture;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     address::RpcAddress,
-    budget::{PeerBudget, Permit},
+    budget::PeerBudget,
     error::RpcError,
     gateway::Method,
-    handshake::{FLUSH, Opened, READ_BYTES, read_error, shake_hands},
-    outbox::{NotQueued, Outbox},
-    pending::PendingCalls,
+    handshake::{Opened, shake_hands},
+    lane::{Lane, Waiter},
+    link_task::{EndOnDrop, run},
+    outbox::NotQueued,
     service::RpcService,
     sync::lock,
-    wire::{Frame, Head},
+    wire::Head,
 };
 use crate::ids::FencingToken;
 
-/// A gateway stream, held by its clients and their calls. The last one closes it; what was told before still goes out.
+/// A gateway of another node, held by its clients and their calls. The last one closes its stream; what was told before
+/// still goes out.
+///
+/// When the connection is drained, the gateway moves to a stream of a new one: what is sent from then on waits until
+/// the callee has said that it has handed on everything before, which keeps the order; calls that are under way get
+/// their answers on the old stream, however long they take, and then that one ends.
 #[derive(Debug)]
 pub(super) struct Link {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    address: Arc<RpcAddress>,
-    service: RpcService,
-    outbox: Outbox,
-    calls: Mutex<Calls>,
-    /// Cancelled when the stream has ended.
+pub(super) struct Shared {
+    pub(super) address: Arc<RpcAddress>,
+    pub(super) service: RpcService,
+    gateway: String,
+    current: Mutex<Current>,
+    /// Cancelled when the gateway has ended.
     gone: CancellationToken,
     budget: Arc<PeerBudget>,
-    /// The smaller of both sides' limits.
-    max_frame: u32,
 }
 
+/// Held while a frame is queued, so that no frame goes to a lane after its last one.
 #[derive(Debug)]
-struct Calls {
-    pending: PendingCalls<Waiter>,
-    /// Why the stream ended.
+struct Current {
+    lane: Arc<Lane>,
+    /// Why the gateway ended.
     ended: Option<RpcError>,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    answer: oneshot::Sender<Result<Bytes, RpcError>>,
-    _permit: Permit,
 }
 
 impl Link {
@@ -68,44 +62,31 @@ impl Link {
         address: &RpcAddress,
         gateway: &str,
     ) -> Result<(Self, Arc<RpcAddress>), RpcError> {
-        let unreachable = || RpcError::RecipientUnreachable {
-            address: address.to_string(),
-            reason: "the service is local".to_owned(),
-        };
-        let connections = service.connections().ok_or_else(unreachable)?;
-        let connection = address.connection().ok_or_else(unreachable)?;
-        let lease = connections
-            .acquire(connection)
-            .await
-            .map_err(|error| RpcError::connection(address, &error))?;
-        let opened = shake_hands(service, lease, address, gateway).await?;
+        let opened = open_stream(service, address, gateway).await?;
         let address = Arc::new(opened.address.clone());
         let budget = service.outgoing_budget(opened.lease.peer().id.as_str());
+        let lane = Arc::new(Lane::new(&budget, opened.max_frame));
         let shared = Arc::new(Shared {
             address: Arc::clone(&address),
             service: service.clone(),
-            outbox: Outbox::new(&budget),
-            calls: Mutex::new(Calls {
-                pending: PendingCalls::new(),
+            gateway: gateway.to_owned(),
+            current: Mutex::new(Current {
+                lane: Arc::clone(&lane),
                 ended: None,
             }),
             gone: CancellationToken::new(),
             budget,
-            max_frame: opened.max_frame,
         });
-        service.tasks().spawn_on(
-            run(EndOnDrop(Arc::clone(&shared)), opened),
-            connections.runtime(),
-        );
+        shared.spawn(lane, opened, None);
         Ok((Self { shared }, address))
     }
 
-    /// Why the stream ended, or `None` while it lives.
+    /// Why the gateway ended, or `None` while it lives.
     pub(super) fn ended(&self) -> Option<RpcError> {
-        lock(&self.shared.calls).ended.clone()
+        lock(&self.shared.current).ended.clone()
     }
 
-    /// Waits for the stream's end without keeping it open.
+    /// Waits for the gateway's end without keeping it open.
     pub(super) fn until_ended(&self) -> BoxFuture<'static, RpcError> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
@@ -123,29 +104,25 @@ impl Link {
         body: Vec<u8>,
     ) -> Result<Bytes, RpcError> {
         let shared = &self.shared;
-        shared.check_size(method, &body)?;
         let permit = shared.budget.take(body.len())?;
         let (answer, receiver) = oneshot::channel();
-        let call = {
-            let mut calls = lock(&shared.calls);
-            if let Some(error) = &calls.ended {
-                return Err(error.clone());
-            }
-            calls.pending.issue(Waiter {
-                answer,
-                _permit: permit,
-            })
+        let waiter = Waiter {
+            answer,
+            _permit: permit,
         };
-        let guard = CancelOnDrop { shared, call };
-        let head = Head::Request {
-            call,
-            method: method.id,
-            token,
-            deadline_ms: deadline.map_or(0, |deadline| {
-                u32::try_from(deadline.as_millis().max(1)).unwrap_or(u32::MAX)
-            }),
-        };
-        shared.push(head, body)?;
+        let deadline_ms = deadline.map_or(0, |deadline| {
+            u32::try_from(deadline.as_millis().max(1)).unwrap_or(u32::MAX)
+        });
+        let guard = shared.send(method, body, |lane| {
+            let call = lane.issue(waiter);
+            let head = Head::Request {
+                call,
+                method: method.id,
+                token,
+                deadline_ms,
+            };
+            (head, CancelOnDrop { lane, call })
+        })?;
         let answer = receiver.await;
         drop(guard);
         answer.unwrap_or_else(|_| Err(shared.lost()))
@@ -158,205 +135,138 @@ impl Link {
         token: Option<FencingToken>,
         body: Vec<u8>,
     ) -> Result<(), RpcError> {
-        let shared = &self.shared;
-        shared.check_size(method, &body)?;
-        if let Some(error) = self.ended() {
-            return Err(error);
-        }
         let head = Head::Tell {
             method: method.id,
             token,
         };
-        shared.push(head, body)
+        self.shared.send(method, body, |_| (head, ()))
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.shared.outbox.close();
+        lock(&self.shared.current).lane.outbox.close();
     }
 }
 
 impl Shared {
-    fn check_size(&self, method: &'static Method, body: &[u8]) -> Result<(), RpcError> {
-        if body.len() <= self.max_frame as usize {
-            return Ok(());
-        }
-        Err(RpcError::TooLarge {
-            what: format!("request of {method}"),
-            size: body.len() as u64,
-            limit: u64::from(self.max_frame),
-        })
-    }
-
-    fn push(&self, head: Head, body: Vec<u8>) -> Result<(), RpcError> {
-        self.outbox.push(head, body).map_err(|reason| match reason {
-            NotQueued::Full => RpcError::Overloaded {
+    /// Queues a frame on the stream of this moment.
+    fn send<T>(
+        &self,
+        method: &'static Method,
+        body: Vec<u8>,
+        begin: impl FnOnce(Arc<Lane>) -> (Head, T),
+    ) -> Result<T, RpcError> {
+        // What a failure leaves is dropped after the lock.
+        let (begun, queued) = {
+            let current = lock(&self.current);
+            if let Some(error) = &current.ended {
+                return Err(error.clone());
+            }
+            let lane = Arc::clone(&current.lane);
+            if body.len() > lane.max_frame as usize {
+                return Err(RpcError::TooLarge {
+                    what: format!("request of {method}"),
+                    size: body.len() as u64,
+                    limit: u64::from(lane.max_frame),
+                });
+            }
+            let (head, begun) = begin(Arc::clone(&lane));
+            (begun, lane.outbox.push(head, body))
+        };
+        match queued {
+            Ok(()) => Ok(begun),
+            Err(NotQueued::Full) => Err(RpcError::Overloaded {
                 what: format!("bytes to send to {}", self.address),
                 limit: self.service.config().max_pending_bytes,
-            },
-            NotQueued::Closed => self.lost(),
-        })
+            }),
+            Err(NotQueued::Closed) => Err(self.lost()),
+        }
     }
 
-    fn lost(&self) -> RpcError {
-        lock(&self.calls)
+    /// Why calls fail.
+    pub(super) fn lost(&self) -> RpcError {
+        lock(&self.current)
             .ended
             .clone()
             .unwrap_or_else(|| self.service.stopped())
     }
 
-    /// Settles an answer. One that nobody waits for is ignored: its caller has given up, or it was never asked for.
-    fn on_frame(&self, frame: Frame) -> Result<(), String> {
-        let (call, result) = match frame.head {
-            Head::Answer { call } => (call, Ok(frame.body)),
-            Head::Error { call } => (call, Err(read_error(&frame.body))),
-            other => return Err(format!("unexpected frame {other:?}")),
-        };
-        let waiter = lock(&self.calls).pending.complete(call);
-        match waiter {
-            Some(waiter) => {
-                let _ = waiter.answer.send(result);
-            }
-            None => self.service.counters().late_answers.add(),
-        }
-        Ok(())
+    /// Opens another stream to the same gateway.
+    pub(super) async fn open_another(&self) -> Result<Opened, RpcError> {
+        open_stream(&self.service, &self.address, &self.gateway).await
     }
 
-    fn end(&self, error: &RpcError) {
-        let waiters = {
-            let mut calls = lock(&self.calls);
-            calls.ended.get_or_insert_with(|| error.clone());
-            calls.pending.drain()
-        };
-        self.gone.cancel();
-        self.outbox.close();
-        for waiter in waiters {
-            let _ = waiter.answer.send(Err(error.clone()));
+    /// Sends from now on on another stream, behind what this one still has. Not if the gateway has ended, is let go, or
+    /// has no room for one more frame.
+    pub(super) fn move_to(self: &Arc<Self>, opened: Opened, from: &Arc<Lane>) -> bool {
+        let lane = Arc::new(Lane::new(&self.budget, opened.max_frame));
+        {
+            let mut current = lock(&self.current);
+            if current.ended.is_some() || from.retire().is_err() {
+                return false;
+            }
+            current.lane = Arc::clone(&lane);
         }
+        self.spawn(lane, opened, Some(Arc::clone(from)));
+        true
+    }
+
+    /// The stream of a lane has ended. The gateway ends with it, unless it has moved on: then only the calls that are
+    /// still under way there.
+    pub(super) fn end(&self, lane: &Arc<Lane>, error: &RpcError) {
+        let is_whole = {
+            let mut current = lock(&self.current);
+            // What waits behind a lane whose frames were not all handed on must not be sent after a gap.
+            let is_whole = Arc::ptr_eq(&current.lane, lane) || !lane.drained.is_cancelled();
+            if is_whole {
+                current.ended.get_or_insert_with(|| error.clone());
+                current.lane.cut.cancel();
+            }
+            is_whole
+        };
+        if is_whole {
+            self.gone.cancel();
+        }
+        lane.end(error);
+    }
+
+    fn spawn(self: &Arc<Self>, lane: Arc<Lane>, opened: Opened, after: Option<Arc<Lane>>) {
+        let Some(connections) = self.service.connections() else {
+            return;
+        };
+        let guard = EndOnDrop::new(Arc::clone(self), lane);
+        let task = run(guard, opened, after);
+        self.service.tasks().spawn_on(task, connections.runtime());
     }
 }
 
-/// Fails the calls also when the task is dropped with its runtime, even before it began.
-struct EndOnDrop(Arc<Shared>);
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        if lock(&self.0.calls).ended.is_none() {
-            self.0.end(&RpcError::Connection {
-                address: self.0.address.to_string(),
-                message: "this node's network has shut down".to_owned(),
-                retryable: false,
-            });
-        }
-    }
+async fn open_stream(
+    service: &RpcService,
+    address: &RpcAddress,
+    gateway: &str,
+) -> Result<Opened, RpcError> {
+    let unreachable = || RpcError::RecipientUnreachable {
+        address: address.to_string(),
+        reason: "the service is local".to_owned(),
+    };
+    let connections = service.connections().ok_or_else(unreachable)?;
+    let connection = address.connection().ok_or_else(unreachable)?;
+    let lease = connections
+        .acquire(connection)
+        .await
+        .map_err(|error| RpcError::connection(address, &error))?;
+    shake_hands(service, lease, address, gateway).await
 }
 
 /// Gives a call up when its future is dropped before the answer.
-struct CancelOnDrop<'a> {
-    shared: &'a Shared,
+struct CancelOnDrop {
+    lane: Arc<Lane>,
     call: u64,
 }
 
-impl Drop for CancelOnDrop<'_> {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        let waiter = lock(&self.shared.calls).pending.complete(self.call);
-        if waiter.is_some() {
-            // A full outbox drops it: the callee then finds out at the deadline.
-            let _ = self
-                .shared
-                .outbox
-                .push(Head::Cancel { call: self.call }, Vec::new());
-        }
+        self.lane.cancel(self.call);
     }
 }
-
-/// Reads and writes the stream to its end, then fails every call that still waits.
-async fn run(guard: EndOnDrop, opened: Opened) {
-    let shared = Arc::clone(&guard.0);
-    let Opened {
-        lease,
-        stream,
-        mut decoder,
-        ..
-    } = opened;
-    let PeerStream {
-        peer,
-        mut send,
-        mut recv,
-    } = stream;
-    let failed = |error: &StreamError| {
-        RpcError::connection(&shared.address, &TransportError::from_stream(&peer, error))
-    };
-    let mut code = ErrorCode::NO_ERROR;
-    let error = {
-        let read = async {
-            loop {
-                match decoder.next_frame() {
-                    Ok(Some(frame)) => {
-                        if let Err(reason) = shared.on_frame(frame) {
-                            return broken(&shared, reason);
-                        }
-                    }
-                    Ok(None) => match recv.read(READ_BYTES).await {
-                        Ok(Some(bytes)) => decoder.push(&bytes),
-                        Ok(None) => return ended_by_peer(&shared),
-                        Err(error) => return failed(&error),
-                    },
-                    Err(error) => return broken(&shared, error.to_string()),
-                }
-                tokio::task::coop::consume_budget().await;
-            }
-        };
-        let write = async {
-            match shared.outbox.write_to(&mut send).await {
-                // Nobody calls any more: the callee reads what was told, and then ends the stream.
-                Ok(()) => {
-                    sleep(LINGER).await;
-                    ended_by_peer(&shared)
-                }
-                Err(error) => failed(&error),
-            }
-        };
-        tokio::pin!(read, write);
-        let stopped = shared.service.tasks().cancelled();
-        tokio::select! {
-            error = &mut read => error,
-            error = &mut write => error,
-            () = stopped => {
-                let error = shared.service.stopped();
-                shared.end(&error);
-                // What was told before goes out, if the peer reads it soon.
-                let _ = timeout(FLUSH, async { tokio::select! { _ = read => {}, _ = write => {} } }).await;
-                code = ErrorCode::SHUTTING_DOWN;
-                error
-            }
-        }
-    };
-    if let RpcError::Decode { .. } = &error {
-        tracing::warn!(peer = %peer, %error, "rpc stream broken by its peer");
-        code = ErrorCode::STREAM_PROTOCOL;
-    }
-    shared.end(&error);
-    send.reset(code);
-    recv.stop(code);
-    drop(lease);
-}
-
-fn broken(shared: &Shared, reason: String) -> RpcError {
-    RpcError::Decode {
-        what: format!("stream from {}", shared.address),
-        reason,
-    }
-}
-
-fn ended_by_peer(shared: &Shared) -> RpcError {
-    RpcError::Connection {
-        address: shared.address.to_string(),
-        message: "the peer ended the stream".to_owned(),
-        retryable: true,
-    }
-}
-
-/// How long the callee may take to read what was told last. Then the stream is given up.
-const LINGER: Duration = Duration::from_secs(30);

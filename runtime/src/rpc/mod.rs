@@ -75,7 +75,8 @@
 //!
 //! # Order
 //!
-//! What one client sends arrives in the order of its first polls. There is no order between clients.
+//! What one client sends arrives in the order of its first polls, also when the client moves to a new connection because
+//! the old one is drained (`max_connection_age`). There is no order between clients.
 //!
 //! # Bounds
 //!
@@ -96,8 +97,10 @@ mod error;
 mod gateway;
 mod handle;
 mod handshake;
+mod lane;
 mod lifecycle;
 mod link;
+mod link_task;
 mod mailbox;
 mod main_thread;
 mod outbox;

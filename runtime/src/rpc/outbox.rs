@@ -47,8 +47,8 @@ impl Outbox {
         }
     }
 
-    /// Queues a frame; never waits. One frame is taken at any size while nothing waits for this peer; errors and cancels
-    /// have some room left when nothing else has.
+    /// Queues a frame; never waits. One frame is taken at any size while nothing waits for this peer; errors, cancels
+    /// and the two frames of a drain have some room left when nothing else has.
     pub(super) fn push(&self, head: Head, body: Vec<u8>) -> Result<(), NotQueued> {
         let length = u32::try_from(body.len()).map_err(|_| NotQueued::Full)?;
         {
@@ -60,7 +60,9 @@ impl Outbox {
             head.encode(length, &mut queue.tail);
             let bytes = queue.tail.len() - before + body.len();
             let slack = match head {
-                Head::Error { .. } | Head::Cancel { .. } => SLACK_BYTES,
+                Head::Error { .. } | Head::Cancel { .. } | Head::Drain | Head::Drained => {
+                    SLACK_BYTES
+                }
                 _ => 0,
             };
             if !self.budget.queue(bytes, slack) {

@@ -31,6 +31,11 @@ impl<W> PendingCalls<W> {
         self.waiters.remove(&call)
     }
 
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
     /// The stream has ended: everyone who still waits.
     pub(super) fn drain(&mut self) -> Vec<W> {
         std::mem::take(&mut self.waiters).into_values().collect()

@@ -250,6 +250,12 @@ impl Session {
                     cancelled.cancel();
                 }
             }
+            // Everything before it was handed on by the time this is reached.
+            Head::Drain => {
+                if self.outbox.push(Head::Drained, Vec::new()) == Err(NotQueued::Full) {
+                    self.overflow.cancel();
+                }
+            }
             other => return Err(format!("unexpected frame {other:?}")),
         }
         Ok(())

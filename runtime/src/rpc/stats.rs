@@ -14,6 +14,8 @@ pub struct RpcStats {
     pub late_answers: u64,
     /// Messages without answer that were refused: unknown, not allowed, not decodable, or no room.
     pub dropped_tells: u64,
+    /// Times that a client moved to a new connection because its own was drained.
+    pub gateways_moved: u64,
 }
 
 #[derive(Debug, Default)]
@@ -22,6 +24,7 @@ pub(super) struct Counters {
     pub(super) overloaded: Counter,
     pub(super) late_answers: Counter,
     pub(super) dropped_tells: Counter,
+    pub(super) gateways_moved: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +47,7 @@ impl Counters {
             overloaded: self.overloaded.value(),
             late_answers: self.late_answers.value(),
             dropped_tells: self.dropped_tells.value(),
+            gateways_moved: self.gateways_moved.value(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The envelope of calls on a stream. Pure.
 //!
-//! A frame is a head and, but for a cancel, a body. Numbers are big endian, reserved bytes are zero.
+//! A frame is a head and, in kinds 1 to 7, a body. Numbers are big endian, reserved bytes are zero.
 //!
 //! | kind | head | body |
 //! |---|---|---|
@@ -12,9 +12,12 @@
 //! | 6 answer | kind, 0, 0, 0; call `u64`; length `u32` | the value in postcard |
 //! | 7 error | kind, 0, 0, 0; call `u64`; length `u32` | [`RpcError`](super::RpcError) in postcard |
 //! | 8 cancel | kind, 0, 0, 0; call `u64` | |
+//! | 9 drain | kind, 0, 0, 0 | |
+//! | 10 drained | kind, 0, 0, 0 | |
 //!
 //! The caller opens the stream with a hello; the callee answers welcome or refuse; then callers send requests, tells
-//! and cancels, callees answers and errors, in any order and number.
+//! and cancels, callees answers and errors, in any order and number. A caller that goes on on another stream sends a drain
+//! as its last frame but for cancels; the callee says drained when it has handed on everything before it.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -53,6 +56,8 @@ pub(super) enum Head {
     Cancel {
         call: u64,
     },
+    Drain,
+    Drained,
 }
 
 /// A frame of a peer.
@@ -130,6 +135,8 @@ impl Head {
                 out.put_slice(&[CANCEL, 0, 0, 0]);
                 out.put_u64(call);
             }
+            Self::Drain => out.put_slice(&[DRAIN, 0, 0, 0]),
+            Self::Drained => out.put_slice(&[DRAINED, 0, 0, 0]),
         }
     }
 }
@@ -170,6 +177,7 @@ impl Decoder {
             return Ok(None);
         };
         let head_bytes = match kind {
+            DRAIN | DRAINED => 4,
             REFUSE => 8,
             HELLO | WELCOME | CANCEL | TELL => 12,
             ANSWER | ERROR => 16,
@@ -221,11 +229,13 @@ impl Decoder {
             ERROR => Head::Error {
                 call: head.get_u64(),
             },
+            DRAIN => Head::Drain,
+            DRAINED => Head::Drained,
             _ => Head::Cancel {
                 call: head.get_u64(),
             },
         };
-        let size = if kind == CANCEL {
+        let size = if matches!(kind, CANCEL | DRAIN | DRAINED) {
             0
         } else {
             head.get_u32() as usize
@@ -326,6 +336,8 @@ const TELL: u8 = 5;
 const ANSWER: u8 = 6;
 const ERROR: u8 = 7;
 const CANCEL: u8 = 8;
+const DRAIN: u8 = 9;
+const DRAINED: u8 = 10;
 
 /// The frame carries a fencing token.
 const FENCED: u8 = 1;

@@ -41,6 +41,7 @@ impl Accepted {
             .map(|connection| ConnectionSnapshot {
                 peer: connection.peer().clone(),
                 dialled: false,
+                draining: false,
                 stats: connection.stats(),
             })
             .collect()

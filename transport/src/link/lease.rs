@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{live::LiveConnection, pool::Pool};
 use crate::{
     connections::LeasedConnection,
@@ -11,17 +13,26 @@ use crate::{
     stream::BoxFuture,
 };
 
-/// One reference; dropping it gives it back.
+/// What a lease holds; the streams that it opens hold the reference, too.
 #[derive(Debug)]
 pub(super) struct Claim {
-    pool: Arc<Pool>,
-    link: LinkId,
     live: Arc<dyn LiveConnection>,
+    draining: CancellationToken,
+    reference: Arc<Reference>,
 }
 
 impl Claim {
-    pub(super) fn new(pool: Arc<Pool>, link: LinkId, live: Arc<dyn LiveConnection>) -> Self {
-        Self { pool, link, live }
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        link: LinkId,
+        live: Arc<dyn LiveConnection>,
+        draining: CancellationToken,
+    ) -> Self {
+        Self {
+            live,
+            draining,
+            reference: Arc::new(Reference { pool, link }),
+        }
     }
 }
 
@@ -35,7 +46,7 @@ impl LeasedConnection for Claim {
     }
 
     fn open(&self, kind: StreamKind) -> BoxFuture<'_, Result<PeerStream, TransportError>> {
-        self.live.open(kind)
+        self.live.open(kind, Arc::clone(&self.reference) as _)
     }
 
     fn close_reason(&self) -> Option<ConnectionError> {
@@ -45,9 +56,24 @@ impl LeasedConnection for Claim {
     fn closed(&self) -> BoxFuture<'_, ConnectionError> {
         self.live.closed()
     }
+
+    fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    fn draining(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.draining.cancelled())
+    }
 }
 
-impl Drop for Claim {
+/// One reference of the registry's count; dropping it gives it back.
+#[derive(Debug)]
+struct Reference {
+    pool: Arc<Pool>,
+    link: LinkId,
+}
+
+impl Drop for Reference {
     fn drop(&mut self) {
         self.pool.release(self.link);
     }

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use super::stream::HeaderSend;
+use super::stream::{HeaderSend, Hold, HoldingRecv};
 use crate::{
     error::{ConnectionError, ErrorCode, StreamError},
     handler::{Peer, PeerStream, StreamKind, TransportError},
@@ -22,7 +22,12 @@ use crate::{
 pub(crate) trait LiveConnection: fmt::Debug + Send + Sync {
     fn peer(&self) -> &Peer;
     fn agreement(&self) -> &Agreement;
-    fn open(&self, kind: StreamKind) -> BoxFuture<'_, Result<PeerStream, TransportError>>;
+    /// Opens a stream, both halves of which keep `hold` until they are dropped.
+    fn open(
+        &self,
+        kind: StreamKind,
+        hold: Hold,
+    ) -> BoxFuture<'_, Result<PeerStream, TransportError>>;
     fn close(&self, code: ErrorCode, reason: &str);
     fn close_reason(&self) -> Option<ConnectionError>;
     fn closed(&self) -> BoxFuture<'_, ConnectionError>;
@@ -66,15 +71,19 @@ impl<C: Connection> LiveConnection for Live<C> {
         &self.agreement
     }
 
-    fn open(&self, kind: StreamKind) -> BoxFuture<'_, Result<PeerStream, TransportError>> {
+    fn open(
+        &self,
+        kind: StreamKind,
+        hold: Hold,
+    ) -> BoxFuture<'_, Result<PeerStream, TransportError>> {
         Box::pin(async move {
             let (send, recv) = self.connection.open().await.map_err(|error| {
                 TransportError::from_stream(&self.peer, &StreamError::from(error))
             })?;
             Ok(PeerStream {
                 peer: Peer::clone(&self.peer),
-                send: BoxSendStream::new(HeaderSend::new(send, kind)),
-                recv: BoxRecvStream::new(recv),
+                send: BoxSendStream::new(HeaderSend::new(send, kind, Arc::clone(&hold))),
+                recv: BoxRecvStream::new(HoldingRecv::new(recv, hold)),
             })
         })
     }

@@ -1,4 +1,6 @@
-//! The two bytes at the start of every stream.
+//! The two bytes at the start of every stream, and what a stream of ours holds.
+
+use std::{any::Any, sync::Arc};
 
 use bytes::Bytes;
 
@@ -43,19 +45,25 @@ pub(super) fn priority(kind: StreamKind) -> i32 {
     }
 }
 
+/// What is kept as long as a stream.
+pub(super) type Hold = Arc<dyn Any + Send + Sync>;
+
 /// A sending half whose header goes out with the first write, without a write of its own.
 pub(super) struct HeaderSend<S> {
+    // Dropped first: what is held may be what keeps the connection.
     stream: S,
     header: Option<Bytes>,
+    _hold: Hold,
 }
 
 impl<S: SendStream> HeaderSend<S> {
     /// Sets the priority of the kind, too.
-    pub(super) fn new(mut stream: S, kind: StreamKind) -> Self {
+    pub(super) fn new(mut stream: S, kind: StreamKind, hold: Hold) -> Self {
         stream.set_priority(priority(kind));
         Self {
             stream,
             header: Some(header(kind)),
+            _hold: hold,
         }
     }
 }
@@ -85,5 +93,35 @@ impl<S: SendStream> SendStream for HeaderSend<S> {
 
     async fn stopped(&mut self) -> Result<Option<ErrorCode>, StreamError> {
         self.stream.stopped().await
+    }
+}
+
+/// A receiving half that keeps what its sending half keeps.
+pub(super) struct HoldingRecv<R> {
+    // Dropped first, as there.
+    stream: R,
+    _hold: Hold,
+}
+
+impl<R: RecvStream> HoldingRecv<R> {
+    pub(super) fn new(stream: R, hold: Hold) -> Self {
+        Self {
+            stream,
+            _hold: hold,
+        }
+    }
+}
+
+impl<R: RecvStream> RecvStream for HoldingRecv<R> {
+    async fn read(&mut self, max: usize) -> Result<Option<Bytes>, StreamError> {
+        self.stream.read(max).await
+    }
+
+    async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, StreamError> {
+        self.stream.read_chunks(chunks).await
+    }
+
+    fn stop(&mut self, code: ErrorCode) {
+        self.stream.stop(code);
     }
 }

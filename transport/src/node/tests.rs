@@ -1,5 +1,6 @@
 //! The node over the in-memory backend. What does not need one backend in particular is generic over [`Fabric`].
 
+mod draining;
 mod hello;
 mod lifecycle;
 mod sharing;

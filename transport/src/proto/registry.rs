@@ -7,16 +7,22 @@
 //! ```text
 //!            acquire                 dial succeeded
 //!  (absent) ─────────► Dialling ──────────────────► Open ◄─┐ acquire, released
-//!      ▲                  │                          │ └───┘
-//!      │  dial failed,    │                          │ died, shut down
-//!      ├──────────────────┘                          ▼
-//!      │  last waiter gone     last one released   Ended
-//!      ├──────────────────────────────────────────── │ (only while somebody holds a reference)
-//!      │          close_unused, released without reuse
+//!      ▲                  │                        │ │ └───┘
+//!      │  dial failed,    │        too old, in use │ │ died, shut down
+//!      ├──────────────────┘               ┌────────┘ ▼
+//!      │  last waiter gone                ▼        Ended
+//!      ├────────────────────────────── Draining ──►  │ (only while somebody holds a reference)
+//!      │  last one released                  overdue │
+//!      ├─────────────────────────────────────────────┘
+//!      │  close_unused, released without reuse, too old without use
 //!      └──────────────────────────────────────────  Open
 //! ```
+//!
+//! A connection that is older than its time is *drained*: nobody gets it any more, so that the next caller dials, and
+//! those who hold it go on. It is closed when the last of them lets go, and at the latest when it has become twice as
+//! old as a connection may: a holder that never ends must not keep one certificate in use for ever.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 pub use event::{Action, CloseCause, Event, LinkId, Refused, RegistryMisuse, WaiterId};
 
@@ -24,11 +30,31 @@ use crate::addr::ConnectionId;
 
 mod event;
 
+/// What a registry goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Whether connections stay when their last reference is dropped.
+    pub reuse: bool,
+    /// A connection is drained when it has become so old, less up to a tenth by its jitter, and is closed after as
+    /// long again.
+    pub max_age: Duration,
+}
+
+impl Rules {
+    /// The age at which a connection with this jitter is drained.
+    #[must_use]
+    pub fn age(&self, jitter: u16) -> Duration {
+        let earlier = self.max_age.as_secs_f64() / 10.0 * f64::from(jitter) / f64::from(u16::MAX);
+        let earlier = Duration::try_from_secs_f64(earlier).unwrap_or_default();
+        self.max_age.saturating_sub(earlier)
+    }
+}
+
 /// The registry. Its size follows the local callers: an entry exists for a ConnectionId that is dialled, or whose
 /// connection lives or is held.
 #[derive(Debug)]
 pub struct Registry {
-    reuse: bool,
+    rules: Rules,
     shut_down: bool,
     next_link: u64,
     /// Dialling or open; at most one link per ConnectionId.
@@ -38,11 +64,11 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty registry. With `reuse`, connections stay when their last reference is dropped.
+    /// An empty registry.
     #[must_use]
-    pub fn new(reuse: bool) -> Self {
+    pub fn new(rules: Rules) -> Self {
         Self {
-            reuse,
+            rules,
             shut_down: false,
             next_link: 0,
             current: BTreeMap::new(),
@@ -76,7 +102,7 @@ impl Registry {
         self.current.keys().find(shares).unwrap_or(connection)
     }
 
-    /// Connections that are open or dialled.
+    /// Connections that are open or dialled. One that is drained is no longer counted: it has left its place.
     #[must_use]
     pub fn active(&self) -> usize {
         self.current.len()
@@ -86,7 +112,11 @@ impl Registry {
     #[must_use]
     pub fn references(&self, link: LinkId) -> u64 {
         match self.links.get(&link) {
-            Some(Link::Open { references, .. } | Link::Ended { references }) => *references,
+            Some(
+                Link::Open { references, .. }
+                | Link::Draining { references }
+                | Link::Ended { references },
+            ) => *references,
             Some(Link::Dialling { .. }) | None => 0,
         }
     }
@@ -104,10 +134,11 @@ impl Registry {
             Event::CallerGone { waiter } => Ok(self.on_caller_gone(waiter)),
             Event::CloseUnused { connection } => Ok(self.on_close_unused(&connection)),
             Event::DialFailed { link, error } => self.on_dial_failed(link, &error),
-            Event::DialSucceeded { link } => self.on_dial_succeeded(link),
+            Event::DialSucceeded { link, jitter } => self.on_dial_succeeded(link, jitter),
             Event::Died { link } => self.on_died(link),
             Event::Released { link } => self.on_released(link),
             Event::ShutDown => Ok(self.on_shut_down()),
+            Event::TimerFired { link } => self.on_timer(link),
         }
     }
 
@@ -137,7 +168,7 @@ impl Registry {
                 self.waiters.insert(waiter, link);
                 Ok(vec![])
             }
-            Some((_, Link::Ended { .. })) | None => {
+            Some((_, Link::Draining { .. } | Link::Ended { .. })) | None => {
                 let link = LinkId(self.next_link);
                 self.next_link += 1;
                 self.current.insert(connection.clone(), link);
@@ -187,7 +218,7 @@ impl Registry {
                 self.forget(link);
                 Ok(self.answer(waiters, &Err(Refused::Dial(error.clone()))))
             }
-            Some(Link::Open { .. } | Link::Ended { .. }) => {
+            Some(Link::Open { .. } | Link::Draining { .. } | Link::Ended { .. }) => {
                 Err(RegistryMisuse::ReportedTwice(link))
             }
             None => Ok(vec![]),
@@ -197,6 +228,7 @@ impl Registry {
     fn on_dial_succeeded<E: Clone>(
         &mut self,
         link: LinkId,
+        jitter: u16,
     ) -> Result<Vec<Action<E>>, RegistryMisuse> {
         self.check_known(link)?;
         match self.links.remove(&link) {
@@ -209,7 +241,10 @@ impl Registry {
                     references: waiters.len() as u64,
                 };
                 self.links.insert(link, open);
-                Ok(self.answer(waiters, &Ok(link)))
+                let mut actions = self.answer(waiters, &Ok(link));
+                let after = self.rules.age(jitter);
+                actions.push(Action::StartTimer { link, after });
+                Ok(actions)
             }
             Some(other) => {
                 self.links.insert(link, other);
@@ -238,6 +273,39 @@ impl Registry {
                 }
                 Ok(vec![])
             }
+            Some(Link::Draining { references }) => {
+                let references = *references;
+                self.links.insert(link, Link::Ended { references });
+                Ok(vec![])
+            }
+            Some(Link::Ended { .. }) | None => Ok(vec![]),
+        }
+    }
+
+    fn on_timer<E>(&mut self, link: LinkId) -> Result<Vec<Action<E>>, RegistryMisuse> {
+        self.check_known(link)?;
+        match self.links.get(&link) {
+            Some(Link::Dialling { .. }) => Err(RegistryMisuse::TimerWithoutConnection(link)),
+            Some(Link::Open { references, .. }) => {
+                let references = *references;
+                self.forget(link);
+                if references == 0 {
+                    let why = CloseCause::Drained;
+                    return Ok(vec![Action::Close { link, why }]);
+                }
+                self.links.insert(link, Link::Draining { references });
+                let after = self.rules.max_age;
+                Ok(vec![
+                    Action::Drain { link },
+                    Action::StartTimer { link, after },
+                ])
+            }
+            Some(Link::Draining { references }) => {
+                let references = *references;
+                self.links.insert(link, Link::Ended { references });
+                let why = CloseCause::Overdue;
+                Ok(vec![Action::Close { link, why }])
+            }
             Some(Link::Ended { .. }) | None => Ok(vec![]),
         }
     }
@@ -247,10 +315,19 @@ impl Registry {
         match self.links.get_mut(&link) {
             Some(Link::Open { references, .. }) => {
                 *references = references.checked_sub(1).ok_or(too_many)?;
-                if self.reuse {
+                if self.rules.reuse {
                     return Ok(vec![]);
                 }
                 Ok(self.close_if_free(link).into_iter().collect())
+            }
+            Some(Link::Draining { references }) => {
+                *references = references.checked_sub(1).ok_or(too_many)?;
+                if *references > 0 {
+                    return Ok(vec![]);
+                }
+                self.links.remove(&link);
+                let why = CloseCause::Drained;
+                Ok(vec![Action::Close { link, why }])
             }
             Some(Link::Ended { references }) => {
                 *references = references.checked_sub(1).ok_or(too_many)?;
@@ -277,7 +354,7 @@ impl Registry {
                         outcome: Err(Refused::ShutDown),
                     }));
                 }
-                Link::Open { references, .. } => {
+                Link::Open { references, .. } | Link::Draining { references } => {
                     let why = CloseCause::ShutDown;
                     actions.push(Action::Close { link, why });
                     if references > 0 {
@@ -345,6 +422,8 @@ enum Link {
         connection: ConnectionId,
         references: u64,
     },
+    /// Too old to be given out, but somebody still uses it: never without references.
+    Draining { references: u64 },
     /// Dead, but somebody still holds it.
     Ended { references: u64 },
 }

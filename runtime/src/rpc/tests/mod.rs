@@ -5,6 +5,7 @@ mod lifecycle;
 mod local;
 mod networks;
 mod remote;
+mod rotation;
 mod supervision;
 mod versions;
 

@@ -9,19 +9,19 @@ use super::*;
 use crate::NodeSecurity;
 
 #[derive(Debug, Clone, Copy)]
-enum Backend {
+pub(super) enum Backend {
     Tcp,
     TcpTls,
     Quic,
 }
 
-struct Cluster {
+pub(super) struct Cluster {
     backend: Backend,
     authority: CertificateAuthority,
 }
 
 impl Cluster {
-    fn new(backend: Backend) -> Self {
+    pub(super) fn new(backend: Backend) -> Self {
         Self {
             backend,
             authority: CertificateAuthority::generate("test", 1).unwrap(),
@@ -29,7 +29,10 @@ impl Cluster {
     }
 
     async fn node(&self, name: &str, role: Role) -> Node {
-        let config = TransportConfig::default();
+        self.node_with(name, role, TransportConfig::default()).await
+    }
+
+    pub(super) async fn node_with(&self, name: &str, role: Role, config: TransportConfig) -> Node {
         let identity = Identity::new("test", role, name).unwrap();
         let certificate = self.authority.issue(&IssueRequest::new(identity)).unwrap();
         let security = Arc::new(NodeSecurity::new(certificate.credentials().unwrap()));
@@ -50,7 +53,7 @@ impl Cluster {
 }
 
 /// No wait of these tests may last longer.
-async fn soon<F: Future>(future: F) -> F::Output {
+pub(super) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(30), future)
         .await
         .expect("within 30 s")

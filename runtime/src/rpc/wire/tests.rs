@@ -15,7 +15,7 @@ fn the_bytes_of_every_frame_are_these() {
         0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f,
     ));
     let call = 0x0102_0304_0506_0708;
-    let golden: [(Head, &[u8], &[u8]); 8] = [
+    let golden: [(Head, &[u8], &[u8]); 10] = [
         (
             Head::Hello {
                 lowest: 1,
@@ -72,6 +72,8 @@ fn the_bytes_of_every_frame_are_these() {
             &[],
             &[8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
         ),
+        (Head::Drain, &[], &[9, 0, 0, 0]),
+        (Head::Drained, &[], &[10, 0, 0, 0]),
     ];
     for (head, body, expected) in golden {
         assert_eq!(bytes(head, body), expected, "{head:?}");

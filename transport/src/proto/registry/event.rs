@@ -1,5 +1,7 @@
 //! What the registry is told, and what it says.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 use crate::addr::ConnectionId;
@@ -44,6 +46,9 @@ pub enum Event<E> {
     DialSucceeded {
         /// Which dial.
         link: LinkId,
+        /// A random number, by which the connection is drained earlier than others of its age: none at 0, a tenth of
+        /// the age at [`u16::MAX`].
+        jitter: u16,
     },
     /// A connection ended, on whatever side.
     Died {
@@ -57,6 +62,11 @@ pub enum Event<E> {
     },
     /// The node stops: later acquires are refused.
     ShutDown,
+    /// The time of a connection's [`StartTimer`](Action::StartTimer) has passed.
+    TimerFired {
+        /// Which connection.
+        link: LinkId,
+    },
 }
 
 /// What is to be done.
@@ -81,12 +91,26 @@ pub enum Action<E> {
         /// Why.
         why: CloseCause,
     },
+    /// Tell those who hold this connection that it is drained: what is under way goes on, what is new belongs on a new
+    /// connection.
+    Drain {
+        /// Which connection.
+        link: LinkId,
+    },
     /// Dial; exactly one report must follow.
     StartDial {
         /// The number for the report.
         link: LinkId,
         /// Whom to dial.
         connection: ConnectionId,
+    },
+    /// Report [`TimerFired`](Event::TimerFired) after this time, unless the connection has ended by then. A connection
+    /// has one timer.
+    StartTimer {
+        /// Which connection.
+        link: LinkId,
+        /// How long.
+        after: Duration,
     },
 }
 
@@ -102,6 +126,10 @@ pub enum Refused<E> {
 /// Why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseCause {
+    /// It was too old, and nobody holds a reference any more.
+    Drained,
+    /// It was drained, and is still in use when the time for that is over.
+    Overdue,
     /// The node stops.
     ShutDown,
     /// Nobody holds a reference, and it is not kept.
@@ -126,6 +154,9 @@ pub enum RegistryMisuse {
     /// A dial reports once.
     #[error("the dial of {0:?} was reported twice")]
     ReportedTwice(LinkId),
+    /// Only a connection that was made has a timer.
+    #[error("a timer fired for {0:?}, which is still dialled")]
+    TimerWithoutConnection(LinkId),
     /// The count of references is full.
     #[error("{0:?} has too many references")]
     TooManyReferences(LinkId),

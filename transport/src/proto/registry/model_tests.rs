@@ -13,6 +13,8 @@ enum Step {
     Succeed(usize),
     Die(usize),
     Release(usize),
+    /// The timer of an open or draining connection fires.
+    Timer(usize),
     ShutDown,
 }
 
@@ -25,6 +27,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => any::<usize>().prop_map(Step::Succeed),
         2 => any::<usize>().prop_map(Step::Die),
         4 => any::<usize>().prop_map(Step::Release),
+        3 => any::<usize>().prop_map(Step::Timer),
     ];
     let step = prop_oneof![60 => step, 1 => Just(Step::ShutDown)];
     proptest::collection::vec(step, 0..120)
@@ -39,6 +42,7 @@ enum Phase {
     Dialling,
     Cancelled,
     Open,
+    Draining,
     Closed,
 }
 
@@ -47,6 +51,8 @@ struct Connection {
     link: LinkId,
     key: ConnectionId,
     phase: Phase,
+    /// Whether its timer runs.
+    timer: bool,
 }
 
 /// What the world outside the registry looks like.
@@ -63,7 +69,10 @@ struct World {
 impl World {
     fn new(reuse: bool) -> Self {
         Self {
-            registry: Registry::new(reuse),
+            registry: Registry::new(Rules {
+                reuse,
+                max_age: Duration::from_secs(100),
+            }),
             reuse,
             connections: vec![],
             waiting: vec![],
@@ -107,7 +116,24 @@ impl World {
                     link,
                     key: connection,
                     phase: Phase::Dialling,
+                    timer: false,
                 });
+            }
+            Action::StartTimer { link, after } => {
+                let connection = self.connection(link);
+                let least = match connection.phase {
+                    Phase::Open => 90,
+                    Phase::Draining => 100,
+                    other => panic!("a timer for a connection that is {other:?}"),
+                };
+                assert!((least..=100).contains(&after.as_secs()), "{after:?}");
+                assert!(!std::mem::replace(&mut connection.timer, true));
+            }
+            Action::Drain { link } => {
+                assert!(self.held.contains(&link), "drained for nobody");
+                let connection = self.connection(link);
+                assert_eq!(connection.phase, Phase::Open);
+                connection.phase = Phase::Draining;
             }
             Action::CancelDial { link } => {
                 let connection = self.connection(link);
@@ -127,10 +153,20 @@ impl World {
             }
             Action::Close { link, why } => {
                 let held = self.held.contains(&link);
-                assert!(!held || why == CloseCause::ShutDown, "closed in use");
+                let by_force = matches!(why, CloseCause::ShutDown | CloseCause::Overdue);
+                assert!(!held || by_force, "closed in use");
+                let reuse = self.reuse;
                 let connection = self.connection(link);
-                assert_eq!(connection.phase, Phase::Open);
-                connection.phase = Phase::Closed;
+                let was = std::mem::replace(&mut connection.phase, Phase::Closed);
+                match why {
+                    CloseCause::Overdue => assert_eq!(was, Phase::Draining),
+                    // Without reuse nothing open is ever without a user, and so never aged without one.
+                    CloseCause::Drained if !reuse => assert_eq!(was, Phase::Draining),
+                    CloseCause::Drained | CloseCause::ShutDown => {
+                        assert!(matches!(was, Phase::Open | Phase::Draining));
+                    }
+                    CloseCause::Unused | CloseCause::Unwanted => assert_eq!(was, Phase::Open),
+                }
             }
         }
     }
@@ -161,13 +197,21 @@ impl World {
             Step::Succeed(pick) => {
                 if let Some(link) = self.in_phase(pick, &[Phase::Dialling, Phase::Cancelled]) {
                     self.connection(link).phase = Phase::Open;
-                    self.event(Event::DialSucceeded { link });
+                    let jitter = u16::try_from(pick % 65_536).unwrap();
+                    self.event(Event::DialSucceeded { link, jitter });
                 }
             }
             Step::Die(pick) => {
-                if let Some(link) = self.in_phase(pick, &[Phase::Open]) {
+                if let Some(link) = self.in_phase(pick, &[Phase::Open, Phase::Draining]) {
                     self.connection(link).phase = Phase::Closed;
                     self.event(Event::Died { link });
+                }
+            }
+            Step::Timer(pick) => {
+                let alive = [Phase::Open, Phase::Draining];
+                if let Some(link) = self.in_phase(pick, &alive) {
+                    assert!(std::mem::take(&mut self.connection(link).timer), "no timer");
+                    self.event(Event::TimerFired { link });
                 }
             }
             Step::Release(pick) if !self.held.is_empty() => {
@@ -189,6 +233,10 @@ impl World {
             assert_eq!(self.registry.references(connection.link), held);
             let idle = connection.phase == Phase::Open && held == 0;
             assert!(self.reuse || !idle, "kept without use");
+            let drained = connection.phase == Phase::Draining && held == 0;
+            assert!(!drained, "drained and still there without use");
+            let alive = matches!(connection.phase, Phase::Open | Phase::Draining);
+            assert!(connection.timer || !alive, "alive without a timer");
             let waited = self.waiting.iter().any(|(_, key)| *key == connection.key);
             assert!(
                 connection.phase != Phase::Dialling || waited,
