@@ -162,6 +162,7 @@ impl Config {
         to.buffer_pool = from.buffer_pool.as_u64();
         to.exclusive_buffers_per_channel = from.exclusive_buffers_per_channel;
         to.floating_buffers_per_gate = from.floating_buffers_per_gate;
+        to.buffer_debloating = from.buffer_debloating;
         to.partition_request_timeout = from.partition_request_timeout;
         to.reuse_connections = from.reuse_connections;
         to.handshake_timeout = from.handshake_timeout;

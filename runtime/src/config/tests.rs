@@ -35,6 +35,16 @@ fn no_source_gives_valid_defaults() {
 }
 
 #[test]
+fn settings_of_the_exchange_reach_the_transport() {
+    let sources = Sources::new()
+        .with_preset("transport.buffer_debloating", "true")
+        .with_preset("transport.exclusive_buffers_per_channel", "0");
+    let transport = from(sources).unwrap().transport_config();
+    assert!(transport.buffer_debloating);
+    assert_eq!(transport.exclusive_buffers_per_channel, 0);
+}
+
+#[test]
 fn later_sources_override_earlier_ones() {
     let sources = Sources::new()
         .with_preset("transport.profile", "loopback")

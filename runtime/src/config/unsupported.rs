@@ -15,11 +15,6 @@ impl Config {
             ),
             ("blob.store", self.blob.store.is_some(), "a blob store"),
             (
-                "transport.buffer_debloating",
-                self.transport.buffer_debloating,
-                "buffer debloating",
-            ),
-            (
                 "transport.blocking_compression",
                 self.transport.blocking_compression != Compression::None,
                 "blocking exchanges",
@@ -42,7 +37,6 @@ pub(super) const UNSUPPORTED: &[&str] = &[
     "tls.crl",
     "metrics.listen",
     "blob.store",
-    "transport.buffer_debloating",
     "transport.blocking_compression",
 ];
 
@@ -57,15 +51,12 @@ mod tests {
         config.validate(&Known::default()).unwrap();
         config.tls.crl = Some("crl.pem".into());
         config.tls.dir = Some("certs".into());
-        config.transport.buffer_debloating = true;
+        config.metrics.listen = Some("127.0.0.1:0".parse().unwrap());
         let error = config.validate(&Known::default()).unwrap_err().to_string();
         assert!(
             error.contains("tls.crl is set, but this version does not have revocation lists"),
             "{error}"
         );
-        assert!(
-            error.contains("transport.buffer_debloating is set"),
-            "{error}"
-        );
+        assert!(error.contains("metrics.listen is set"), "{error}");
     }
 }

@@ -17,7 +17,11 @@ use super::{
     task_events::TaskEventDispatcher,
     view::ResultPartitionProvider,
 };
-use crate::{config::TransportConfig, proto::ExecutionAttemptId, shutdown::Shutdown};
+use crate::{
+    config::TransportConfig,
+    proto::{ExecutionAttemptId, debloat::ThroughputMeter},
+    shutdown::Shutdown,
+};
 
 /// What a node lends to its gates. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -41,6 +45,8 @@ pub struct GateContext {
     pub exclusive_buffers: u32,
     /// Buffers that the remote channels share by backlog, at least 1.
     pub floating_buffers: u32,
+    /// Whether the size of buffers follows the throughput of the gate.
+    pub buffer_debloating: bool,
 }
 
 impl GateContext {
@@ -64,6 +70,7 @@ impl GateContext {
             task_events: Arc::default(),
             exclusive_buffers: config.exclusive_buffers_per_channel,
             floating_buffers: config.floating_buffers_per_gate.max(1),
+            buffer_debloating: config.buffer_debloating,
         }
     }
 }
@@ -118,6 +125,9 @@ impl InputGate {
             .collect();
         let cancel = context.tasks.token().child_token();
         let core = GateCore::new(name.into(), pool, floating, cancel, channels, free, spare);
+        if context.buffer_debloating {
+            core.lock().meter = Some(ThroughputMeter::new(crate::now()));
+        }
         Ok(Self {
             handle: GateHandle {
                 core: Arc::new(core),

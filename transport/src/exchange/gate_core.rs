@@ -84,6 +84,7 @@ impl GateCore {
                 return Poll::Ready(Err(error.clone()));
             }
             let Some(index) = state.next_ready() else {
+                state.measure(false);
                 if let Some(context) = waker {
                     let replaced = state.waker.replace(context.waker().clone());
                     drop(state);
@@ -120,6 +121,8 @@ impl GateCore {
         let state = &mut *guard;
         let channel = &mut state.channels[index];
         let entry = channel.queue.pop()?;
+        state.measure(true);
+        let channel = &mut state.channels[index];
         let receiver = if channel.queue.has_room() {
             channel.receiver.take()
         } else {
@@ -147,6 +150,26 @@ impl GateCore {
         let item = entry.into_item();
         self.counters.on_consumed(&item, local);
         Some(item)
+    }
+
+    /// Data buffers of a channel that are queued, and that its producer has announced beyond the exclusive ones. Of a
+    /// local channel those that wait at its producer.
+    pub(super) fn buffers_in_use(&self, index: usize) -> u32 {
+        let mut state = self.lock();
+        let Some(channel) = state.channels.get_mut(index) else {
+            return 0;
+        };
+        let queued = u32::try_from(channel.queue.buffers().count()).unwrap_or(u32::MAX);
+        if !matches!(channel.source, ChannelSource::Local(_)) {
+            return queued.saturating_add(channel.credit.expected());
+        }
+        let Some(view) = channel.view.take() else {
+            return queued;
+        };
+        drop(state);
+        let backlog = view.backlog();
+        self.give_view_back(index, view);
+        queued.saturating_add(backlog)
     }
 
     /// The channel may have something.

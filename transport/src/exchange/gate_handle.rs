@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{
     channel::{Channel, ChannelSource},
     credit_task::send_credit,
+    debloat_task::debloat,
     error::ExchangeError,
     gate::GateContext,
     gate_core::GateCore,
@@ -40,6 +41,11 @@ impl GateHandle {
         self.context
             .tasks
             .spawn_on(send_credit(self.core.clone()), &self.context.runtime);
+        if self.context.buffer_debloating {
+            self.context
+                .tasks
+                .spawn_on(debloat(self.clone()), &self.context.runtime);
+        }
         for (index, source) in sources.into_iter().enumerate() {
             self.start(index, source);
         }
@@ -159,6 +165,13 @@ impl GateHandle {
             Some(channel) => Ok(channel.queue.buffers().cloned().collect()),
             None => Err(self.invalid("there is no such channel")),
         }
+    }
+
+    /// Data buffers of a channel that are queued in it, or wait at its producer as far as that has told. 0 for a channel
+    /// that does not exist.
+    #[must_use]
+    pub fn buffers_in_use(&self, channel: usize) -> u32 {
+        self.core.buffers_in_use(channel)
     }
 
     /// Sends an event to the tasks that produce the input, one for each channel that has not ended. A channel that is

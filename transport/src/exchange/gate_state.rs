@@ -8,7 +8,7 @@ use super::{
     error::ExchangeError,
     gate_core::GateCore,
 };
-use crate::proto::floating_share;
+use crate::proto::{debloat::ThroughputMeter, floating_share};
 
 /// What the lock guards.
 #[derive(Debug, Default)]
@@ -33,9 +33,20 @@ pub(super) struct GateState {
     pub(super) error: Option<ExchangeError>,
     pub(super) closed: bool,
     pub(super) requested: bool,
+    /// Measures the consumer, where the size of buffers follows it.
+    pub(super) meter: Option<ThroughputMeter>,
 }
 
 impl GateState {
+    /// The consumer found something, or nothing.
+    pub(super) fn measure(&mut self, found: bool) {
+        match &mut self.meter {
+            Some(meter) if found => meter.on_busy(crate::now()),
+            Some(meter) => meter.on_idle(crate::now()),
+            None => {}
+        }
+    }
+
     /// Takes the channel whose turn it is.
     pub(super) fn next_ready(&mut self) -> Option<usize> {
         if let Some(index) = self.urgent.pop_front() {

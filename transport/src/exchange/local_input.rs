@@ -126,9 +126,14 @@ impl GateCore {
     /// Hands what is in a local channel's outbox to its view. If the consumer uses the view just now, it does so when
     /// it is back.
     pub(super) fn instruct_view(&self, index: usize) {
-        let Some(view) = self.lock().channels[index].view.take() else {
-            return;
-        };
+        let view = self.lock().channels[index].view.take();
+        if let Some(view) = view {
+            self.give_view_back(index, view);
+        }
+    }
+
+    /// Takes back a view that somebody else than the consumer has used outside the lock.
+    pub(super) fn give_view_back(&self, index: usize, view: Box<dyn SubpartitionView>) {
         self.return_view(index, view, Ok(()), &mut Vec::new());
         // The consumer may have missed the view meanwhile.
         self.on_available(index);

@@ -24,6 +24,7 @@ mod channel_queue;
 mod client;
 mod connection_manager;
 mod credit_task;
+mod debloat_task;
 mod error;
 mod event;
 mod gate;

@@ -6,6 +6,7 @@ mod barriers;
 mod blocks;
 mod buffer_size;
 mod cancel;
+mod debloat;
 mod delivery;
 mod hostile;
 mod lookup;

@@ -170,6 +170,12 @@ impl ReceiverCredit {
         self.floating
     }
 
+    /// Data buffers that the sender has announced beyond the exclusive ones, and that have not come.
+    #[must_use]
+    pub fn expected(&self) -> u32 {
+        self.required.saturating_sub(self.exclusive)
+    }
+
     /// Buffers with data, queued or held by the consumer.
     #[must_use]
     pub fn filled(&self) -> u32 {

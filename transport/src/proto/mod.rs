@@ -3,6 +3,7 @@
 pub mod backoff;
 mod credit;
 mod data_type;
+pub mod debloat;
 mod frame;
 pub mod hello;
 mod ids;
