@@ -1,7 +1,7 @@
 //! The `bench` command: the transports beside what lies below them, in the same run.
 //!
 //! The command is the consumer; a second process, `bench server`, is the producer. Both are driven by the command over a
-//! control connection of its own ([`control`]), so that the two ends may be on one host or on two.
+//! control connection of its own, so that the two ends may be on one host or on two.
 //!
 //! ```text
 //! exchange ─► {plan, report} (pure)

@@ -2,11 +2,11 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    path::Path,
     process::Stdio,
     time::Duration,
 };
 
-use tempfile::TempDir;
 use thalweg_transport::{
     BindAddr, ConnectionId, Connections, Lease, Node, ResourceId, chain, resolve,
 };
@@ -51,7 +51,9 @@ impl Server {
     /// Starts a child with throw-away certificates.
     pub(crate) async fn start_here() -> Result<Self, Failure> {
         let (certificates, dir) = NodeCertificates::throw_away()?;
-        let (child, address) = LocalServer::start(dir).await?;
+        let (child, address) = LocalServer::start(dir.path()).await?;
+        // The server has read them: from here on nothing is left behind, whatever happens to this process.
+        drop(dir);
         Self::connect(&address, certificates, Some(child)).await
     }
 
@@ -181,16 +183,16 @@ fn unexpected(response: &Response) -> Failure {
 #[derive(Debug)]
 struct LocalServer {
     process: Child,
-    _certificates: TempDir,
 }
 
 impl LocalServer {
-    async fn start(certificates: TempDir) -> Result<(Self, String), Failure> {
+    /// Gives the address too, once it is ready.
+    async fn start(certificates: &Path) -> Result<(Self, String), Failure> {
         let failed = |reason: String| Failure::failed(format!("cannot start the server: {reason}"));
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let mut process = Command::new(program)
             .args(["server", "--child", "--certs"])
-            .arg(certificates.path())
+            .arg(certificates)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C is for the command alone, which then ends the server.
@@ -208,13 +210,7 @@ impl LocalServer {
             .map_err(|error| failed(error.to_string()))?;
         let address = line.as_deref().and_then(address_in);
         let address = address.ok_or_else(|| failed("it ended at once".to_owned()))?;
-        Ok((
-            Self {
-                process,
-                _certificates: certificates,
-            },
-            address.to_owned(),
-        ))
+        Ok((Self { process }, address.to_owned()))
     }
 
     /// It ends with its standard input.
