@@ -147,11 +147,8 @@ impl Told {
             "{case}: {:.0} MB/s, {:.3} CPU s/GB",
             figures.throughput, figures.cpu_seconds_per_gb
         );
-        if let Some(latency) = &figures.latency {
-            line = format!(
-                "{line}, ping p50 {:.0} p99 {:.0} us",
-                latency.p50, latency.p99
-            );
+        if let Some(calls) = &figures.calls {
+            line = format!("{line}, ping p50 {:.0} p99 {:.0} us", calls.p50, calls.p99);
         }
         if self.bar.is_none() && !self.quiet {
             console::tell(format_args!("{} of {}: {line}", self.done, self.total));

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hdrhistogram::Histogram;
 use thalweg_transport::{Profile, now};
 use tokio::time::{sleep, timeout};
 
@@ -33,12 +34,13 @@ pub(crate) struct Figures {
     /// Of both processes.
     pub(crate) rss_peak_mib: Option<f64>,
     /// Of the calls beside the data.
-    pub(crate) latency: Option<Latency>,
+    pub(crate) calls: Option<Calls>,
 }
 
-/// How long calls took, in microseconds.
+/// The calls beside the data: how many a second, and how long they took, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Latency {
+pub(crate) struct Calls {
+    pub(crate) rate: f64,
     pub(crate) p50: f64,
     pub(crate) p90: f64,
     pub(crate) p99: f64,
@@ -119,7 +121,18 @@ impl Watched<'_> {
         self.counters.reset_calls();
         sleep(duration).await;
         let last = self.read(server, false).await?;
-        Ok(figures(&first, &last, self.calls.then(|| self.latency())))
+        let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
+        let calls = self
+            .calls
+            .then(|| calls(&self.counters.call_times(), seconds));
+        let figures = figures(&first, &last, calls);
+        if last.counted == first.counted {
+            return Err(Failure::failed("no data came in the measured time"));
+        }
+        if calls.is_some_and(|calls| calls.rate == 0.0) {
+            return Err(Failure::failed("no call was answered in the measured time"));
+        }
+        Ok(figures)
     }
 
     async fn first_bytes(&self) -> Result<(), Failure> {
@@ -145,21 +158,21 @@ impl Watched<'_> {
             server,
         })
     }
+}
 
-    fn latency(&self) -> Latency {
-        let times = self.counters.call_times();
-        let micros = |nanos: u64| nanos as f64 / 1e3;
-        Latency {
-            p50: micros(times.value_at_quantile(0.5)),
-            p90: micros(times.value_at_quantile(0.9)),
-            p99: micros(times.value_at_quantile(0.99)),
-            p999: micros(times.value_at_quantile(0.999)),
-            max: micros(times.max()),
-        }
+fn calls(times: &Histogram<u64>, seconds: f64) -> Calls {
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    Calls {
+        rate: times.len() as f64 / seconds,
+        p50: micros(times.value_at_quantile(0.5)),
+        p90: micros(times.value_at_quantile(0.9)),
+        p99: micros(times.value_at_quantile(0.99)),
+        p999: micros(times.value_at_quantile(0.999)),
+        max: micros(times.max()),
     }
 }
 
-fn figures(first: &Reading, last: &Reading, latency: Option<Latency>) -> Figures {
+fn figures(first: &Reading, last: &Reading, calls: Option<Calls>) -> Figures {
     let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
     let (own, server) = (last.own - first.own, last.server - first.server);
     let peak = own.rss_peak_kib.zip(server.rss_peak_kib);
@@ -168,7 +181,7 @@ fn figures(first: &Reading, last: &Reading, latency: Option<Latency>) -> Figures
         throughput: (last.counted - first.counted) as f64 / seconds / 1e6,
         cpu_seconds_per_gb: (own.cpu + server.cpu).as_secs_f64() / (moved as f64 / 1e9),
         rss_peak_mib: peak.map(|(own, server)| (own + server) as f64 / 1024.0),
-        latency,
+        calls,
     }
 }
 
@@ -221,6 +234,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn call_times_become_a_rate_and_percentiles() {
+        let mut times = Histogram::new(3).unwrap();
+        for micros in 1..=1000_u64 {
+            times.record(micros * 1000).unwrap();
+        }
+        let calls = calls(&times, 2.0);
+        assert_eq!(calls.rate, 500.0);
+        for (shown, exact) in [(calls.p50, 500.0), (calls.p99, 990.0), (calls.max, 1000.0)] {
+            assert!((shown / exact - 1.0).abs() < 0.002, "{shown} {exact}");
+        }
+    }
+
+    #[test]
     fn figures_are_those_of_the_window() {
         let start = now();
         let reading = |seconds: u64, counted, all, cpu: u64, peak| Reading {
@@ -244,7 +270,7 @@ mod tests {
                 throughput: 1000.0,
                 cpu_seconds_per_gb: 0.5,
                 rss_peak_mib: Some(3.0),
-                latency: None
+                calls: None
             }
         );
     }

@@ -58,6 +58,7 @@ enum Metric {
     Throughput,
     Cpu,
     Rss,
+    Calls,
     P50,
     P90,
     P99,
@@ -67,8 +68,9 @@ enum Metric {
 
 impl Metric {
     /// Those with rows of their own.
-    const ROWS: [Self; 6] = [
+    const ROWS: [Self; 7] = [
         Self::Throughput,
+        Self::Calls,
         Self::P50,
         Self::P90,
         Self::P99,
@@ -79,16 +81,17 @@ impl Metric {
     const RATIOS: [Self; 3] = [Self::Throughput, Self::Cpu, Self::P99];
 
     fn of(self, figures: &Figures) -> Option<f64> {
-        let latency = figures.latency;
+        let calls = figures.calls;
         match self {
             Self::Throughput => Some(figures.throughput),
             Self::Cpu => Some(figures.cpu_seconds_per_gb),
             Self::Rss => figures.rss_peak_mib,
-            Self::P50 => latency.map(|it| it.p50),
-            Self::P90 => latency.map(|it| it.p90),
-            Self::P99 => latency.map(|it| it.p99),
-            Self::P999 => latency.map(|it| it.p999),
-            Self::Max => latency.map(|it| it.max),
+            Self::Calls => calls.map(|it| it.rate),
+            Self::P50 => calls.map(|it| it.p50),
+            Self::P90 => calls.map(|it| it.p90),
+            Self::P99 => calls.map(|it| it.p99),
+            Self::P999 => calls.map(|it| it.p999),
+            Self::Max => calls.map(|it| it.max),
         }
     }
 
@@ -97,6 +100,7 @@ impl Metric {
             Self::Throughput => "throughput",
             Self::Cpu => "cpu_seconds_per_gb",
             Self::Rss => "rss_peak_mib",
+            Self::Calls => "calls",
             Self::P50 => "latency_p50",
             Self::P90 => "latency_p90",
             Self::P99 => "latency_p99",
@@ -110,6 +114,7 @@ impl Metric {
             Self::Throughput => "MB/s",
             Self::Cpu => "s/GB",
             Self::Rss => "MiB",
+            Self::Calls => "calls/s",
             _ => "us",
         }
     }
@@ -248,6 +253,7 @@ impl Results {
             Column::Left("profile"),
             Column::Left("placement"),
             Column::Right("channels"),
+            Column::Right("calls/s"),
             Column::Right("p50 us"),
             Column::Right("p90"),
             Column::Right("p99"),
@@ -283,6 +289,7 @@ impl Results {
             ]));
             if case.ping.is_some() {
                 calls.row(about.into_iter().chain([
+                    figure(Metric::Calls, 0),
                     figure(Metric::P50, 0),
                     figure(Metric::P90, 0),
                     figure(Metric::P99, 0),

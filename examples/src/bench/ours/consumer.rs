@@ -70,8 +70,9 @@ impl Consumer {
             let stops = number >= gates - stopped.min(gates);
             let (counters, fault) = (counters.clone(), fault.clone());
             tasks.spawn(async move {
-                if let Err(error) = consume(gate, number as usize, stops, &counters).await {
-                    fault.report("consuming failed", error);
+                match consume(gate, number as usize, stops, &counters).await {
+                    Ok(()) => fault.report("consuming failed", "the partition has ended"),
+                    Err(error) => fault.report("consuming failed", error),
                 }
             });
         }
@@ -93,7 +94,7 @@ impl Consumer {
     }
 }
 
-/// `first` is the number of the gate's first channel.
+/// Until the partition ends. `first` is the number of the gate's first channel.
 async fn consume(
     mut gate: InputGate,
     first: usize,

@@ -109,3 +109,65 @@ impl Landing {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use thalweg_transport::{Profile, TransportConfig};
+
+    use super::*;
+    use crate::bench::{
+        spec::Spec,
+        transport_kind::{Placement, TransportKind},
+    };
+
+    fn landing() -> (Landing, Arc<Counters>, mpsc::Receiver<()>) {
+        let spec = Spec {
+            transport: TransportKind::RawTcp,
+            channels: 2,
+            buffer: 1024,
+            profile: Profile::Loopback,
+            placement: Placement::Network,
+            separate: false,
+            ping: 0,
+        };
+        let mut config = TransportConfig::default();
+        config.buffer_size = spec.buffer;
+        let counters = Arc::new(Counters::new(2));
+        let (answers, answered) = mpsc::channel(4);
+        let buffers = Buffers::new(&spec, &config);
+        let landing = Landing::new(buffers, counters.clone(), answers);
+        (landing, counters, answered)
+    }
+
+    fn frame(channel: u32, length: u32) -> Vec<u8> {
+        let header = Header { channel, length }.encode();
+        [&header[..], &vec![7; length as usize]].concat()
+    }
+
+    #[test]
+    fn frames_land_however_the_bytes_are_cut() {
+        let bytes = [frame(0, 1000), frame(CALLS, 64), frame(1, 10)].concat();
+        for piece in [1, 7, 24, 25, 999, 4096] {
+            let (mut landing, counters, mut answered) = landing();
+            for part in bytes.chunks(piece) {
+                landing.push(part).unwrap();
+            }
+            assert_eq!(
+                (counters.bytes(1), counters.bytes(2)),
+                (1000, 1010),
+                "{piece}"
+            );
+            assert!(answered.try_recv().is_ok() && answered.try_recv().is_err());
+        }
+    }
+
+    #[test]
+    fn a_frame_that_no_buffer_takes_is_refused() {
+        for length in [0, 1001, u32::MAX] {
+            let (mut landing, _, _) = landing();
+            let header = Header { channel: 0, length }.encode();
+            let error = landing.push(&header).unwrap_err();
+            assert!(error.contains("1 to 1000 bytes are allowed"), "{error}");
+        }
+    }
+}

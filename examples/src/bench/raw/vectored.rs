@@ -37,3 +37,31 @@ pub(super) async fn write_all<W: AsyncWrite + Unpin>(
 
 /// Pieces of the largest batch: eight frames, header and payload.
 const SLICES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_arrive_in_order_through_a_socket_that_takes_little_at_a_time() {
+        let sent: Vec<Bytes> = (1..40_u8)
+            .map(|n| Bytes::from(vec![n; usize::from(n)]))
+            .collect();
+        let (mut here, mut there) = duplex(7);
+        let mut pieces = sent.clone();
+        let mut received = Vec::new();
+        let (written, read) = tokio::join!(
+            async {
+                let written = write_all(&mut here, &mut pieces).await;
+                drop(here);
+                written
+            },
+            there.read_to_end(&mut received)
+        );
+        written.unwrap();
+        read.unwrap();
+        assert_eq!(received, sent.concat());
+    }
+}

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::bench::measure::Latency;
+use crate::bench::measure::Calls;
 
 fn case(transport: TransportKind, ping: Option<u32>) -> Case {
     Case {
@@ -19,7 +19,8 @@ fn figures(throughput: f64, p99: Option<f64>) -> Figures {
         throughput,
         cpu_seconds_per_gb: 1000.0 / throughput,
         rss_peak_mib: Some(20.0),
-        latency: p99.map(|p99| Latency {
+        calls: p99.map(|p99| Calls {
+            rate: 5000.0,
             p50: p99 / 2.0,
             p90: p99 / 1.5,
             p99,
@@ -107,11 +108,12 @@ fn ratios_are_those_of_each_round_to_the_yardstick() {
 fn calls_beside_data_have_a_suite_and_percentiles() {
     let document = document(&results(Some(64)));
     let runs = document["runs"].as_array().unwrap();
-    let metrics: Vec<_> = runs.iter().take(6).map(|run| &run["metric"]).collect();
+    let metrics: Vec<_> = runs.iter().take(7).map(|run| &run["metric"]).collect();
     assert_eq!(
         metrics,
         [
             "throughput",
+            "calls",
             "latency_p50",
             "latency_p90",
             "latency_p99",
@@ -119,7 +121,7 @@ fn calls_beside_data_have_a_suite_and_percentiles() {
             "latency_max"
         ]
     );
-    let p99 = &runs[3];
+    let p99 = &runs[4];
     assert_eq!((&p99["unit"], &p99["value"]), (&"us".into(), &300.0.into()));
     for (key, value) in [("outstanding", 1), ("payload", 64)] {
         assert_eq!(p99[key], value, "{p99}");
@@ -156,7 +158,8 @@ fn the_tables_show_both() {
     assert_eq!(
         words[5],
         [
-            "tcp", "network", "8", "150", "200", "300", "1.50", "600", "900", "1600", "0.80"
+            "tcp", "network", "8", "5000", "150", "200", "300", "1.50", "600", "900", "1600",
+            "0.80"
         ]
     );
 }
