@@ -11,8 +11,10 @@ mod delivery;
 mod hostile;
 mod lookup;
 mod priority;
+mod served;
 mod task_events;
 mod threads;
+mod wire;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

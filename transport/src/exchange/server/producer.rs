@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Counters, End, Limits, YIELD_BYTES, control::TaskEvents, inbox::Shared};
 use crate::{
+    error::StreamError,
     exchange::{
         error::ExchangeError,
         view::{Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView},
@@ -38,9 +39,12 @@ impl Producer<'_> {
             producer: request.producer,
             subpartition: request.subpartition,
         };
-        let opened = provider
-            .create_subpartition_view(wanted, self.shared.clone())
-            .await;
+        let opening = provider.create_subpartition_view(wanted, self.shared.clone());
+        let opened = tokio::select! {
+            biased;
+            opened = opening => opened,
+            end = stop_of(self.send) => return Err(end),
+        };
         let failed = match opened {
             Ok(view) => {
                 self.open();
@@ -122,7 +126,11 @@ impl Producer<'_> {
                         let frame = Frame::BacklogAnnouncement { backlog };
                         self.send.write(&mut [frame.to_bytes()]).await?;
                     }
-                    None => self.shared.wake.notified().await,
+                    None => tokio::select! {
+                        biased;
+                        () = self.shared.wake.notified() => {}
+                        end = stop_of(self.send) => return Err(end),
+                    },
                 }
                 continue;
             }
@@ -196,6 +204,15 @@ impl Producer<'_> {
         }
         Ok(self.send.write(&mut chunks).await?)
     }
+}
+
+/// Waits until the consumer stops the stream. While there is nothing to write, no write would tell.
+async fn stop_of(send: &mut BoxSendStream) -> End {
+    End::Stream(match send.stopped().await {
+        Ok(Some(code)) => StreamError::Stopped { code },
+        Ok(None) => StreamError::Closed,
+        Err(error) => error,
+    })
 }
 
 #[derive(Debug, Default)]
