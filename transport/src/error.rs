@@ -254,7 +254,7 @@ pub enum ConnectionError {
         /// Which limit.
         reason: String,
     },
-    /// Anything else.
+    /// Anything else: a failure on this side, as far as one can tell.
     #[error("transport failure")]
     Transport(#[source] Cause),
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     addr::ConnectionId,
-    error::{ConnectError, ErrorCode, StreamError},
+    error::{ConnectError, ConnectionError, ErrorCode, StreamError},
     identity::{PeerIdentity, ResourceId},
     stream::{BoxFuture, BoxRecvStream, BoxSendStream},
 };
@@ -140,7 +140,9 @@ impl TransportError {
     pub fn from_stream(peer: impl fmt::Display, error: &StreamError) -> Self {
         let (peer, message) = (peer.to_string(), chain(error));
         let local = match error {
-            StreamError::Connection(connection) => connection.is_local(),
+            StreamError::Connection(connection) => {
+                connection.is_local() || matches!(connection, ConnectionError::Transport(_))
+            }
             StreamError::Closed => true,
             StreamError::Reset { .. }
             | StreamError::Stopped { .. }

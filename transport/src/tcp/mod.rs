@@ -18,6 +18,7 @@
 //! TLS, 256 KiB without) before the kernel's buffers.
 
 mod connection;
+mod failure;
 mod handshake;
 mod listener;
 mod preface;

@@ -21,8 +21,8 @@ pub(super) async fn run<R: AsyncRead + Unpin>(
         () = shared.ended.cancelled() => None,
         lost = read(&shared, &mut socket, idle_timeout) => lost,
     };
-    if let Some(reason) = lost {
-        shared.lose(reason);
+    if let Some(error) = lost {
+        shared.fail(error);
     }
     drain(&mut socket).await;
 }
@@ -32,7 +32,7 @@ async fn read<R: AsyncRead + Unpin>(
     shared: &Shared,
     socket: &mut R,
     idle_timeout: Duration,
-) -> Option<String> {
+) -> Option<io::Error> {
     let mut decoder = Decoder::new();
     let mut chunks = Chunks::default();
     let mut since_yield = 0;
@@ -51,9 +51,9 @@ async fn read<R: AsyncRead + Unpin>(
         };
         match read {
             Ok(0) if decoder.is_inside_frame() => {
-                return Some("the peer ended the connection inside a frame".into());
+                return Some(ended("the peer ended the connection inside a frame"));
             }
-            Ok(0) => return Some("the peer ended the connection without a close frame".into()),
+            Ok(0) => return Some(ended("the peer ended the connection without a close frame")),
             Ok(read) => {
                 decoder.push(buffer.split().freeze());
                 if !shared.receive(|| decoder.piece()) {
@@ -64,15 +64,19 @@ async fn read<R: AsyncRead + Unpin>(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // rustls misses the close_notify that a process which dies cannot send.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Some("the peer ended the connection without a goodbye".into());
+                return Some(ended("the peer ended the connection without a goodbye"));
             }
-            Err(error) => return Some(error.to_string()),
+            Err(error) => return Some(error),
         }
         if since_yield >= YIELD_BYTES {
             since_yield = 0;
             tokio::task::yield_now().await;
         }
     }
+}
+
+fn ended(how: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, how)
 }
 
 /// Read buffers. A few that consumers still hold slices of are kept, to be used again when the slices are gone: memory

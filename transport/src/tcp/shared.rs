@@ -1,6 +1,7 @@
 //! What the handles and the two tasks of a connection share.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Waker},
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::failure::of_socket;
 use crate::{
     clock::now,
     error::{ConnectionError, ErrorCode, sanitize},
@@ -205,9 +207,8 @@ impl Shared {
     }
 
     /// Ends the connection because the socket failed.
-    pub(super) fn lose(&self, reason: impl Into<String>) {
-        let reason = reason.into();
-        self.end(ConnectionError::Lost { reason }, None);
+    pub(super) fn fail(&self, error: io::Error) {
+        self.end(of_socket(error), None);
     }
 
     /// Pings or gives up, as the time demands; the time until it has to be asked again.
@@ -279,7 +280,8 @@ pub(super) struct TaskGuard(pub(super) Arc<Shared>);
 impl Drop for TaskGuard {
     fn drop(&mut self) {
         if !self.0.ended.is_cancelled() {
-            self.0.lose("the connection's task was stopped");
+            self.0
+                .fail(io::Error::other("the connection's task was stopped"));
         }
     }
 }

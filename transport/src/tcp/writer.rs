@@ -50,7 +50,7 @@ pub(super) async fn run<W: AsyncWrite + Unpin>(
             Written::Failed(error) => {
                 // The peer may have said why before it went: the reader finds that.
                 if timeout(LINGER, shared.ended.cancelled()).await.is_err() {
-                    shared.lose(error.to_string());
+                    shared.fail(error);
                 }
                 return;
             }
