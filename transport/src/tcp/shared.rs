@@ -280,8 +280,8 @@ pub(super) struct TaskGuard(pub(super) Arc<Shared>);
 impl Drop for TaskGuard {
     fn drop(&mut self) {
         if !self.0.ended.is_cancelled() {
-            self.0
-                .fail(io::Error::other("the connection's task was stopped"));
+            let reason = "the connection's task was stopped".to_owned();
+            self.0.end(ConnectionError::Lost { reason }, None);
         }
     }
 }
