@@ -58,7 +58,7 @@ impl Worker {
     fn produce(&self, number: u32, subpartitions: usize) -> PartitionWriter {
         let id = PartitionId::new(9, number);
         let partition =
-            ResultPartition::pipelined(id, PRODUCER, subpartitions, &self.pool).unwrap();
+            ResultPartition::pipelined_bounded(id, PRODUCER, subpartitions, &self.pool).unwrap();
         self.partitions.register(partition.clone()).unwrap();
         partition.writer().unwrap()
     }

@@ -57,6 +57,17 @@ impl FromStr for Profile {
     }
 }
 
+/// How the data of blocking partitions is compressed, on disk and on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4 blocks, one for each buffer that gets smaller by it. Needs the feature `lz4` of this crate.
+    Lz4,
+}
+
 /// Settings of a node's transport and exchange.
 ///
 /// `Default` is fit for a data centre. Check changed values with [`validate`](Self::validate); constructors that take
@@ -117,6 +128,9 @@ pub struct TransportConfig {
     /// Wait of a task for a buffer of the node's pool before it fails with a message that says what to raise.
     /// Default 30 s (Flink's `buffers-request-timeout`).
     pub buffer_request_timeout: Duration,
+    /// Compression of blocking partitions. Default none: fast disks lose by it. A peer that cannot decompress gets its
+    /// data as it was written.
+    pub blocking_compression: Compression,
 }
 
 impl Default for TransportConfig {
@@ -143,6 +157,7 @@ impl Default for TransportConfig {
             max_streams_per_connection: 65_536,
             write_timeout: Duration::from_secs(30),
             buffer_request_timeout: Duration::from_secs(30),
+            blocking_compression: Compression::None,
         }
     }
 }
@@ -246,6 +261,13 @@ impl TransportConfig {
                 "max_streams_per_connection",
                 self.max_streams_per_connection.to_string(),
                 "16 to 1000000",
+            );
+        }
+        if self.blocking_compression == Compression::Lz4 && !cfg!(feature = "lz4") {
+            return bad(
+                "blocking_compression",
+                "lz4".to_owned(),
+                "none: this program was built without LZ4",
             );
         }
         Ok(())

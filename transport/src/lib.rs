@@ -24,7 +24,7 @@ mod warnings;
 
 pub use addr::{BindAddr, ConnectionId, resolve};
 pub use clock::now;
-pub use config::{ConfigError, FRAME_OVERHEAD, Profile, TransportConfig};
+pub use config::{Compression, ConfigError, FRAME_OVERHEAD, Profile, TransportConfig};
 pub use connections::{ConnectionSnapshot, Connections, Lease, LeasedConnection};
 pub use error::{Cause, ConnectError, ConnectionError, ErrorCode, StreamError, sanitize};
 pub use handler::{Peer, PeerStream, StreamHandler, StreamKind, TransportError, chain};

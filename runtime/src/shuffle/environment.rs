@@ -211,8 +211,12 @@ impl ShuffleEnvironment {
         subpartitions: u32,
     ) -> Result<Arc<ResultPartition>, ExchangeError> {
         let (id, attempt) = (partition_id(key), attempt_id(execution));
-        let partition =
-            ResultPartition::pipelined(id, attempt, subpartitions as usize, &self.0.gates.pool)?;
+        let partition = ResultPartition::pipelined_bounded(
+            id,
+            attempt,
+            subpartitions as usize,
+            &self.0.gates.pool,
+        )?;
         // Before the partition, whose consumers may send events as soon as they find it.
         self.0.events.register(id)?;
         if let Err(error) = self.0.partitions.register(partition.clone()) {

@@ -57,6 +57,17 @@ impl BufferMut {
         self.data.clear();
     }
 
+    /// Its first `length` bytes, or all if it has fewer, to be written in place: all of them count as written.
+    pub(super) fn space(&mut self, length: usize) -> &mut [u8] {
+        let size = self.data.len() + self.remaining();
+        self.data.resize(length.min(size), 0);
+        &mut self.data
+    }
+
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.data.truncate(length);
+    }
+
     /// Makes it immutable. Its memory goes back to the pool when the last clone or slice is dropped, which for a sent
     /// buffer is after the transport needs it no more.
     #[must_use]

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::spill_error::SpillError;
 use crate::{
     error::ErrorCode,
     handler::TransportError,
@@ -32,6 +33,9 @@ pub enum ExchangeError {
     /// Network memory is short.
     #[error(transparent)]
     Buffers(#[from] BufferError),
+    /// The disk of a blocking partition failed.
+    #[error(transparent)]
+    Spill(#[from] SpillError),
     /// The gate, the partition or the node was closed.
     #[error("{what} was cancelled")]
     Cancelled {

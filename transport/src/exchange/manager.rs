@@ -20,8 +20,8 @@ use crate::{
 
 /// The registry of a node's result partitions. Cloning is cheap; clones share it.
 ///
-/// A request for a partition that is not registered waits for it, at most `partition_request_timeout`. Dropping the
-/// request's future ends its wait and forgets it. A request that comes after its producer has failed hears the cause at
+/// A request for a partition that is not registered, or is a blocking one that is not finished, waits for it, at most
+/// `partition_request_timeout`. Dropping the request's future ends its wait and forgets it. A request that comes after its producer has failed hears the cause at
 /// once: the causes of the last 1,024 failures are kept, each until its partition is released by name.
 #[derive(Debug, Clone)]
 pub struct ResultPartitionManager {
@@ -46,6 +46,7 @@ impl ResultPartitionManager {
     /// [`ExchangeError::AlreadyRegistered`], and [`ExchangeError::Cancelled`] after `shutdown`.
     pub fn register(&self, partition: Arc<dyn PartitionSource>) -> Result<(), ExchangeError> {
         let key = (partition.id(), partition.producer());
+        let consumable = partition.is_consumable();
         let mut state = self.inner.lock();
         if state.closed {
             return Err(ExchangeError::Cancelled {
@@ -56,8 +57,16 @@ impl ResultPartitionManager {
             return Err(ExchangeError::AlreadyRegistered { partition: key.0 });
         }
         state.failures.forget(&key);
-        state.partitions.insert(key, partition.clone());
-        let parked = state.unpark(&key);
+        let registered = Registered {
+            partition: partition.clone(),
+            consumable,
+        };
+        state.partitions.insert(key, registered);
+        let parked = if consumable {
+            state.unpark(&key)
+        } else {
+            Vec::new()
+        };
         drop(state);
         partition.on_registered(ReleaseHook {
             manager: Arc::downgrade(&self.inner),
@@ -65,7 +74,7 @@ impl ResultPartitionManager {
         });
         for request in parked {
             // A requester that went away needs no answer.
-            let _ = request.reply.send(partition.clone());
+            let _ = request.reply.send(Ok(partition.clone()));
         }
         Ok(())
     }
@@ -102,7 +111,7 @@ impl ResultPartitionManager {
         state.failures = Failures::default();
         drop(state);
         drop(parked);
-        for partition in partitions.into_values() {
+        for Registered { partition, .. } in partitions.into_values() {
             partition.release(ExchangeError::PartitionNotFound {
                 partition: partition.id(),
             });
@@ -124,7 +133,7 @@ impl ResultPartitionProvider for ResultPartitionManager {
     }
 }
 
-/// Takes a partition out of the registry that it was put into.
+/// How a partition tells the registry that it was put into what became of it.
 #[derive(Debug, Clone)]
 pub struct ReleaseHook {
     manager: Weak<ManagerInner>,
@@ -132,6 +141,25 @@ pub struct ReleaseHook {
 }
 
 impl ReleaseHook {
+    /// The partition may be consumed from now on: answers the requests that wait for it.
+    pub fn consumable(&self) {
+        let Some(manager) = self.manager.upgrade() else {
+            return;
+        };
+        let mut state = manager.lock();
+        let Some(registered) = state.partitions.get_mut(&self.key) else {
+            return;
+        };
+        registered.consumable = true;
+        let partition = registered.partition.clone();
+        let parked = state.unpark(&self.key);
+        drop(state);
+        for request in parked {
+            // A requester that went away needs no answer.
+            let _ = request.reply.send(Ok(partition.clone()));
+        }
+    }
+
     /// Forgets the partition. What it holds is its own to free.
     pub fn release(&self) {
         if let Some(manager) = self.manager.upgrade() {
@@ -143,7 +171,15 @@ impl ReleaseHook {
     /// what the wire carries.
     pub fn fail(&self, cause: &str) {
         if let Some(manager) = self.manager.upgrade() {
-            drop(manager.remove(&self.key, Some(cause)));
+            let (found, parked) = manager.remove(&self.key, Some(cause));
+            drop(found);
+            for request in parked {
+                let failed = ExchangeError::ProducerFailed {
+                    partition: self.key.0,
+                    cause: cause.to_owned(),
+                };
+                let _ = request.reply.send(Err(failed));
+            }
         }
     }
 }
@@ -167,8 +203,10 @@ impl ManagerInner {
         };
         let (id, wait) = {
             let mut state = self.lock();
-            if let Some(partition) = state.partitions.get(&key) {
-                return Ok(partition.clone());
+            if let Some(registered) = state.partitions.get(&key)
+                && registered.consumable
+            {
+                return Ok(registered.partition.clone());
             }
             if let Some(cause) = state.failures.causes.get(&key) {
                 return Err(ExchangeError::ProducerFailed {
@@ -187,7 +225,7 @@ impl ManagerInner {
             id,
         };
         match tokio::time::timeout(self.timeout, wait).await {
-            Ok(Ok(partition)) => Ok(partition),
+            Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Err(not_found()),
         }
     }
@@ -199,12 +237,13 @@ impl ManagerInner {
         failure: Option<&str>,
     ) -> (Option<Arc<dyn PartitionSource>>, Vec<Parked>) {
         let mut state = self.lock();
+        let found = state.partitions.remove(key);
         match failure {
             Some(_) if state.closed => {}
             Some(cause) => state.failures.remember(*key, cause),
             None => state.failures.forget(key),
         }
-        (state.partitions.remove(key), state.unpark(key))
+        (found.map(|found| found.partition), state.unpark(key))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -214,7 +253,7 @@ impl ManagerInner {
 
 #[derive(Debug, Default)]
 struct State {
-    partitions: HashMap<Key, Arc<dyn PartitionSource>>,
+    partitions: HashMap<Key, Registered>,
     parked: HashMap<Key, Vec<Parked>>,
     parked_count: usize,
     failures: Failures,
@@ -222,8 +261,15 @@ struct State {
     closed: bool,
 }
 
+#[derive(Debug)]
+struct Registered {
+    partition: Arc<dyn PartitionSource>,
+    /// Requests wait until it is.
+    consumable: bool,
+}
+
 impl State {
-    fn park(&mut self, key: Key) -> (u64, oneshot::Receiver<Arc<dyn PartitionSource>>) {
+    fn park(&mut self, key: Key) -> (u64, oneshot::Receiver<Answer>) {
         let (reply, wait) = oneshot::channel();
         let id = self.next;
         self.next += 1;
@@ -277,8 +323,10 @@ impl Failures {
 #[derive(Debug)]
 struct Parked {
     id: u64,
-    reply: oneshot::Sender<Arc<dyn PartitionSource>>,
+    reply: oneshot::Sender<Answer>,
 }
+
+type Answer = Result<Arc<dyn PartitionSource>, ExchangeError>;
 
 /// Forgets a request that was answered, timed out or dropped.
 struct Unpark<'a> {

@@ -18,6 +18,7 @@
 //!   reads its stream at once, so that little of a window is ever used.
 
 mod acknowledgement;
+mod blocking;
 mod buffer;
 mod channel;
 mod channel_queue;
@@ -32,22 +33,28 @@ mod gate_core;
 mod gate_handle;
 mod gate_state;
 mod gate_stats;
+mod io_manager;
+mod kind;
 mod local_input;
 mod local_pool;
 mod manager;
 mod node_exchange;
 mod outbox;
 mod partition;
+mod pipelined_view;
 mod pool;
 mod producer_check;
 mod record_reader;
 mod remote;
 mod server;
+mod spill_dir;
+mod spill_error;
 mod subpartition;
 mod task_events;
 mod view;
 mod writer;
 
+pub use blocking::{BlockingContext, READ_BUFFERS};
 pub use buffer::BufferMut;
 pub use channel::ChannelSource;
 pub use client::PartitionRequestClient;
@@ -57,14 +64,20 @@ pub use event::{BufferOrEvent, Event};
 pub use gate::{GateContext, InputGate};
 pub use gate_handle::GateHandle;
 pub use gate_stats::GateStats;
+pub use io_manager::{IoManager, IoStats};
+pub use kind::{
+    Consumption, EXTRA_BUFFERS, MAX_SORT_BUFFERS, MIN_SORT_BUFFERS, PartitionKind, PoolSize,
+    ReleasedBy,
+};
 pub use local_pool::{LocalPool, OVERDRAFT_BUFFERS};
 pub use manager::{ReleaseHook, ResultPartitionManager};
 pub use node_exchange::NodeExchange;
-pub use partition::{EXTRA_BUFFERS, PartitionSource, PartitionStats, ResultPartition};
+pub use partition::{PartitionSource, PartitionStats, ResultPartition};
 pub use pool::{BufferPool, LocalPoolStats, PoolStats};
 pub use producer_check::{ProducerCheck, Verdict};
 pub use record_reader::{Input, RecordReader};
 pub use server::{PartitionServer, ServerStats};
+pub use spill_error::SpillError;
 pub use task_events::{TaskEvent, TaskEventDispatcher, TaskEventListener};
 pub use view::{
     AvailabilityListener, Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView,

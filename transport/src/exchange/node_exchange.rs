@@ -109,7 +109,8 @@ impl NodeExchange {
         producer: ExecutionAttemptId,
         subpartitions: usize,
     ) -> Result<PartitionWriter, ExchangeError> {
-        let partition = ResultPartition::pipelined(partition, producer, subpartitions, &self.pool)?;
+        let partition =
+            ResultPartition::pipelined_bounded(partition, producer, subpartitions, &self.pool)?;
         self.partitions.register(partition.clone())?;
         partition.writer()
     }

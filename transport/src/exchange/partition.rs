@@ -1,4 +1,4 @@
-//! The output of one task: a pipelined, bounded partition, one subpartition for each consumer.
+//! The output of one task, one subpartition for each consumer.
 
 use std::sync::{
     Arc, OnceLock,
@@ -9,12 +9,15 @@ use bytes::Bytes;
 
 use super::{
     acknowledgement::Acknowledgement,
+    blocking::{BlockingContext, BlockingCore},
     error::ExchangeError,
+    kind::{Consumption, PartitionKind, ReleasedBy},
     local_pool::LocalPool,
     manager::ReleaseHook,
+    pipelined_view::PipelinedView,
     pool::BufferPool,
     subpartition::Subpartition,
-    view::{AvailabilityListener, Item, SubpartitionView},
+    view::{AvailabilityListener, SubpartitionView},
     writer::PartitionWriter,
 };
 use crate::proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex};
@@ -37,38 +40,47 @@ pub trait PartitionSource: std::fmt::Debug + Send + Sync + 'static {
         listener: Arc<dyn AvailabilityListener>,
     ) -> Result<Box<dyn SubpartitionView>, ExchangeError>;
 
-    /// Frees what it holds; readers hear the error.
+    /// Whether views can be made. While they cannot, requests wait; a partition that changes its mind after its
+    /// registration says so with [`ReleaseHook::consumable`].
+    fn is_consumable(&self) -> bool {
+        true
+    }
+
+    /// Frees what it holds; readers hear the error. Must not block.
     fn release(&self, error: ExchangeError);
 
     /// It was registered; a partition that knows when nobody needs it any more uses the hook then.
     fn on_registered(&self, _hook: ReleaseHook) {}
 }
 
-/// A pipelined, bounded result partition: consumed while it is produced, each subpartition once.
+/// A result partition of one of the kinds of [`PartitionKind`].
 ///
-/// Its queues hold no more than the buffers of its local pool; a producer that is faster than its consumers waits. The
-/// pool is one for all subpartitions, so that a fast consumer may use all of it, and so may one that stalls: then the
-/// writer waits for that one. A share per subpartition would not help, as the one writer would wait at the next record
-/// for the stalled consumer anyway.
+/// The queues of a pipelined one hold no more than the buffers of its local pool; a producer that is faster than its
+/// consumers waits. The pool is one for all subpartitions, so that a fast consumer may use all of it, and so may one that
+/// stalls: then the writer waits for that one. A share per subpartition would not help, as the one writer would wait at
+/// the next record for the stalled consumer anyway. It is released when the producer has finished or failed and every
+/// subpartition was consumed or given up.
 ///
-/// It is released when the producer has finished or failed and every subpartition was consumed or given up.
+/// A blocking one is on disk. It is consumed when it is [`finished`](Self::finished), as often as somebody wants, and
+/// released by its owner, never by consumption.
 #[derive(Debug)]
 pub struct ResultPartition {
     id: PartitionId,
     producer: ExecutionAttemptId,
-    subpartitions: Box<[Subpartition]>,
+    kind: PartitionKind,
+    body: Body,
     pool: LocalPool,
-    /// The subpartitions that are not released, and the writer.
+    /// Of a pipelined one: the subpartitions that are not released, and the writer.
     users: AtomicUsize,
     writer_taken: AtomicBool,
     release: OnceLock<ReleaseHook>,
-    acknowledgement: Acknowledgement,
+    pub(super) acknowledgement: Acknowledgement,
     pub(super) counters: PartitionCounters,
 }
 
 impl ResultPartition {
-    /// A partition with buffers of its own: a guaranteed one per subpartition and one more, at most two per
-    /// subpartition and [`EXTRA_BUFFERS`] more.
+    /// A pipelined partition with a guaranteed buffer per subpartition and one more, which may use whatever the node has
+    /// free.
     ///
     /// # Errors
     /// [`ExchangeError::Buffers`] if the node cannot guarantee them, [`ExchangeError::InvalidState`] for no subpartition.
@@ -78,11 +90,58 @@ impl ResultPartition {
         subpartitions: usize,
         pool: &BufferPool,
     ) -> Result<Arc<Self>, ExchangeError> {
-        let local = pool.local(subpartitions + 1, subpartitions * 2 + EXTRA_BUFFERS)?;
-        Self::with_pool(id, producer, subpartitions, local)
+        Self::in_memory(PartitionKind::Pipelined, id, producer, subpartitions, pool)
     }
 
-    /// A partition that uses this local pool alone.
+    /// A pipelined partition with the same guarantee, which may use two buffers per subpartition and
+    /// [`EXTRA_BUFFERS`](super::EXTRA_BUFFERS) more.
+    ///
+    /// # Errors
+    /// As [`pipelined`](Self::pipelined).
+    pub fn pipelined_bounded(
+        id: PartitionId,
+        producer: ExecutionAttemptId,
+        subpartitions: usize,
+        pool: &BufferPool,
+    ) -> Result<Arc<Self>, ExchangeError> {
+        let kind = PartitionKind::PipelinedBounded;
+        Self::in_memory(kind, id, producer, subpartitions, pool)
+    }
+
+    /// A blocking partition; the buffers that its writer needs do not depend on the number of subpartitions.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Buffers`] if the node cannot guarantee them, [`ExchangeError::InvalidState`] for no subpartition.
+    pub fn blocking(
+        id: PartitionId,
+        producer: ExecutionAttemptId,
+        subpartitions: usize,
+        context: &BlockingContext,
+    ) -> Result<Arc<Self>, ExchangeError> {
+        let size = PartitionKind::Blocking.pool_size(subpartitions);
+        let pool = context.pool().local(size.min, size.max)?;
+        Self::blocking_with_pool(id, producer, subpartitions, context, pool)
+    }
+
+    /// A blocking partition whose writer uses this local pool alone.
+    ///
+    /// # Errors
+    /// As [`with_pool`](Self::with_pool), and [`ExchangeError::Buffers`] if the node cannot guarantee the buffers of its
+    /// readers.
+    pub fn blocking_with_pool(
+        id: PartitionId,
+        producer: ExecutionAttemptId,
+        subpartitions: usize,
+        context: &BlockingContext,
+        pool: LocalPool,
+    ) -> Result<Arc<Self>, ExchangeError> {
+        let core = BlockingCore::new(id, subpartitions, context.clone(), pool.clone())?;
+        let body = Body::Blocking(Arc::new(core));
+        let kind = PartitionKind::Blocking;
+        Self::new(kind, id, producer, subpartitions, body, pool)
+    }
+
+    /// A pipelined partition that uses this local pool alone.
     ///
     /// # Errors
     /// [`ExchangeError::InvalidState`] for no subpartition, more than 2^32, or a pool that may be empty.
@@ -90,6 +149,32 @@ impl ResultPartition {
         id: PartitionId,
         producer: ExecutionAttemptId,
         subpartitions: usize,
+        pool: LocalPool,
+    ) -> Result<Arc<Self>, ExchangeError> {
+        let kind = PartitionKind::PipelinedBounded;
+        let body = Body::pipelined(subpartitions);
+        Self::new(kind, id, producer, subpartitions, body, pool)
+    }
+
+    fn in_memory(
+        kind: PartitionKind,
+        id: PartitionId,
+        producer: ExecutionAttemptId,
+        subpartitions: usize,
+        pool: &BufferPool,
+    ) -> Result<Arc<Self>, ExchangeError> {
+        let size = kind.pool_size(subpartitions);
+        let local = pool.local(size.min, size.max)?;
+        let body = Body::pipelined(subpartitions);
+        Self::new(kind, id, producer, subpartitions, body, local)
+    }
+
+    fn new(
+        kind: PartitionKind,
+        id: PartitionId,
+        producer: ExecutionAttemptId,
+        subpartitions: usize,
+        body: Body,
         pool: LocalPool,
     ) -> Result<Arc<Self>, ExchangeError> {
         let invalid = |reason| {
@@ -107,9 +192,8 @@ impl ResultPartition {
         Ok(Arc::new(Self {
             id,
             producer,
-            subpartitions: (0..subpartitions)
-                .map(|_| Subpartition::default())
-                .collect(),
+            kind,
+            body,
             pool,
             users: AtomicUsize::new(subpartitions + 1),
             writer_taken: AtomicBool::new(false),
@@ -160,13 +244,44 @@ impl ResultPartition {
     /// # Cancel safety
     /// Cancel-safe; several may wait.
     pub async fn all_records_acknowledged(&self) -> Result<(), ExchangeError> {
+        if self.kind.consumption() == Consumption::AfterFinish {
+            return Err(ExchangeError::InvalidState {
+                what: format!("partition {}", self.id),
+                reason: "its consumers come when it is finished",
+            });
+        }
         self.acknowledgement.wait().await
+    }
+
+    /// Waits until what the writer has [`finish`](PartitionWriter::finish)ed is where consumers find it: at once for a
+    /// pipelined partition; for a blocking one when all of it is on disk. A task whose output is blocking is done then,
+    /// and not before.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Spill`] if the disk failed, and whatever the partition was ended with.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    pub async fn finished(&self) -> Result<(), ExchangeError> {
+        match &self.body {
+            Body::Pipelined(_) => Ok(()),
+            Body::Blocking(core) => core.finished().await,
+        }
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> PartitionKind {
+        self.kind
     }
 
     /// How many subpartitions there are.
     #[must_use]
     pub fn subpartition_count(&self) -> usize {
-        self.subpartitions.len()
+        match &self.body {
+            Body::Pipelined(subpartitions) => subpartitions.len(),
+            Body::Blocking(core) => core.subpartitions(),
+        }
     }
 
     /// The data buffers that wait in a subpartition, in order: what is in flight there. They are shared, not copied, and
@@ -178,10 +293,13 @@ impl ResultPartition {
             .unwrap_or_default()
     }
 
-    /// Whether every consumer is done or gone, so that writing is of no use.
+    /// Whether writing is of no use: every consumer is done or gone, or the partition was ended.
     #[must_use]
     pub fn is_released(&self) -> bool {
-        self.subpartitions.iter().all(Subpartition::is_released)
+        match &self.body {
+            Body::Pipelined(subpartitions) => subpartitions.iter().all(Subpartition::is_released),
+            Body::Blocking(core) => core.is_ended(),
+        }
     }
 
     /// Counters so far.
@@ -192,10 +310,11 @@ impl ResultPartition {
             bytes: self.counters.bytes.load(Ordering::Relaxed),
             records: self.counters.records.load(Ordering::Relaxed),
             backlog: self
-                .subpartitions
+                .subpartitions()
                 .iter()
                 .map(|s| u64::from(s.backlog()))
                 .sum(),
+            readers: self.blocking_core().map_or(0, |core| core.readers()),
             pool_used: self.pool.used(),
         }
     }
@@ -205,15 +324,29 @@ impl ResultPartition {
     }
 
     pub(super) fn subpartition(&self, index: usize) -> Option<&Subpartition> {
-        self.subpartitions.get(index)
+        self.subpartitions().get(index)
     }
 
+    /// Those of a pipelined partition; a blocking one has none in memory.
     pub(super) fn subpartitions(&self) -> &[Subpartition] {
-        &self.subpartitions
+        match &self.body {
+            Body::Pipelined(subpartitions) => subpartitions,
+            Body::Blocking(_) => &[],
+        }
+    }
+
+    pub(super) fn blocking_core(&self) -> Option<&Arc<BlockingCore>> {
+        match &self.body {
+            Body::Pipelined(_) => None,
+            Body::Blocking(core) => Some(core),
+        }
     }
 
     /// A reader or the writer is gone.
     pub(super) fn on_user_gone(&self) {
+        if self.kind.released_by() == ReleasedBy::Owner {
+            return;
+        }
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.pool.close();
             if let Some(release) = self.release.get() {
@@ -237,6 +370,9 @@ impl PartitionSource for ResultPartition {
         index: SubpartitionIndex,
         listener: Arc<dyn AvailabilityListener>,
     ) -> Result<Box<dyn SubpartitionView>, ExchangeError> {
+        if let Body::Blocking(core) = &self.body {
+            return core.create_view(index.0, listener);
+        }
         let refused = |reason| ExchangeError::Subpartition {
             partition: self.id,
             subpartition: index.0,
@@ -244,28 +380,56 @@ impl PartitionSource for ResultPartition {
         };
         let at = index.0 as usize;
         let subpartition = self
-            .subpartitions
-            .get(at)
+            .subpartition(at)
             .ok_or_else(|| refused("there is no such subpartition"))?;
         subpartition.claim(listener).map_err(refused)?;
-        Ok(Box::new(PipelinedView {
-            partition: self.clone(),
-            index: at,
-        }))
+        Ok(Box::new(PipelinedView::new(self.clone(), at)))
+    }
+
+    fn is_consumable(&self) -> bool {
+        match &self.body {
+            Body::Pipelined(_) => true,
+            Body::Blocking(core) => core.is_finished(),
+        }
     }
 
     fn release(&self, error: ExchangeError) {
         // Before the readers: what they release then is no acknowledgement.
         self.acknowledgement.fail(&error);
-        for subpartition in &self.subpartitions {
-            subpartition.fail(&error);
+        match &self.body {
+            Body::Pipelined(subpartitions) => {
+                for subpartition in subpartitions {
+                    subpartition.fail(&error);
+                }
+            }
+            Body::Blocking(core) => core.end(&error),
         }
         self.pool.close();
     }
 
     fn on_registered(&self, hook: ReleaseHook) {
+        if let Body::Blocking(core) = &self.body {
+            core.on_registered(hook.clone());
+        }
         // A second registration is refused before this is called.
         let _ = self.release.set(hook);
+    }
+}
+
+/// Where a partition has its data.
+#[derive(Debug)]
+enum Body {
+    Pipelined(Box<[Subpartition]>),
+    Blocking(Arc<BlockingCore>),
+}
+
+impl Body {
+    fn pipelined(subpartitions: usize) -> Self {
+        Self::Pipelined(
+            (0..subpartitions)
+                .map(|_| Subpartition::default())
+                .collect(),
+        )
     }
 }
 
@@ -279,8 +443,10 @@ pub struct PartitionStats {
     pub bytes: u64,
     /// Records written; a broadcast one counts once.
     pub records: u64,
-    /// Data buffers that wait in all subpartitions.
+    /// Data buffers that wait in all subpartitions; 0 for a blocking partition, where they wait on disk.
     pub backlog: u64,
+    /// Open readers of a blocking partition; 0 for a pipelined one.
+    pub readers: usize,
     /// Buffers of its pool in use: open, queued, or in flight.
     pub pool_used: usize,
 }
@@ -291,45 +457,3 @@ pub(super) struct PartitionCounters {
     pub(super) bytes: AtomicU64,
     pub(super) records: AtomicU64,
 }
-
-#[derive(Debug)]
-struct PipelinedView {
-    partition: Arc<ResultPartition>,
-    index: usize,
-}
-
-impl SubpartitionView for PipelinedView {
-    fn take(&mut self, credit: u32, max: usize, out: &mut Vec<Item>) -> Result<(), ExchangeError> {
-        self.partition.subpartitions[self.index].take(credit, max, out)
-    }
-
-    fn backlog(&self) -> u32 {
-        self.partition.subpartitions[self.index].backlog()
-    }
-
-    fn take_priority(&mut self, out: &mut Vec<Item>) -> Result<(), ExchangeError> {
-        self.partition.subpartitions[self.index].take_priority(out)
-    }
-
-    fn acknowledge_all_records(&mut self) {
-        if self.partition.subpartitions[self.index].acknowledge() {
-            self.partition.acknowledgement.on_subpartition();
-        }
-    }
-
-    fn announce_buffer_size(&mut self, bytes: u32) {
-        self.partition.subpartitions[self.index].announce_buffer_size(bytes);
-    }
-}
-
-impl Drop for PipelinedView {
-    fn drop(&mut self) {
-        self.partition.subpartitions[self.index].release();
-        self.acknowledge_all_records();
-        self.partition.on_user_gone();
-    }
-}
-
-/// Buffers that a partition may use beyond two per subpartition: as many as a gate's floating ones, so that a lone fast
-/// channel is not starved by the producer's side.
-pub const EXTRA_BUFFERS: usize = 64;

@@ -3,12 +3,15 @@
 mod acknowledgement;
 mod backpressure;
 mod barriers;
+mod blocking;
+mod blocking_faults;
 mod blocks;
 mod buffer_size;
 mod cancel;
 mod debloat;
 mod delivery;
 mod hostile;
+mod kinds;
 mod lookup;
 mod priority;
 mod served;
@@ -22,7 +25,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    ConnectionId, Connections, NetworkRuntime, Node, ResourceId, TransportConfig,
+    Compression, ConnectionId, Connections, NetworkRuntime, Node, ResourceId, TransportConfig,
     mem::{MemNetwork, MemTransport},
     proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
 };
@@ -94,7 +97,8 @@ impl Worker {
     /// Makes and registers a partition.
     fn produce(&self, number: u32, subpartitions: usize) -> PartitionWriter {
         let partition =
-            ResultPartition::pipelined(id(number), PRODUCER, subpartitions, &self.pool).unwrap();
+            ResultPartition::pipelined_bounded(id(number), PRODUCER, subpartitions, &self.pool)
+                .unwrap();
         self.partitions.register(partition.clone()).unwrap();
         partition.writer().unwrap()
     }

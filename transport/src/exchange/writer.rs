@@ -7,6 +7,7 @@ use std::sync::{Arc, atomic::Ordering};
 use bytes::Bytes;
 
 use super::{
+    blocking::{BlockingWriter, Target},
     buffer::BufferMut,
     error::ExchangeError,
     event::Event,
@@ -33,17 +34,21 @@ pub struct PartitionWriter {
     open_broadcast: Option<BufferMut>,
     /// What `ready` has waited for.
     spare: Option<BufferMut>,
+    /// Of a blocking partition: takes everything, so that nothing is ever open here.
+    blocking: Option<BlockingWriter>,
     state: WriterState,
 }
 
 impl PartitionWriter {
     pub(super) fn new(partition: Arc<ResultPartition>) -> Self {
-        let open = (0..partition.subpartition_count()).map(|_| None).collect();
+        let blocking = partition.blocking_core().map(|core| core.writer());
+        let open = partition.subpartitions().iter().map(|_| None).collect();
         Self {
             partition,
             open,
             open_broadcast: None,
             spare: None,
+            blocking,
             state: WriterState::Open,
         }
     }
@@ -76,6 +81,14 @@ impl PartitionWriter {
     /// As [`emit`](Self::emit).
     pub fn try_emit(&mut self, subpartition: usize, record: &[u8]) -> Result<bool, ExchangeError> {
         let target = self.check(Target::One(subpartition), record)?;
+        if let Some(blocking) = &mut self.blocking {
+            blocking.lend(&mut self.spare);
+            let written = blocking.try_write(target, [&prefix(record), record])?;
+            if written {
+                self.count_blocking(record);
+            }
+            return Ok(written);
+        }
         self.switch_to(target);
         let needed = LENGTH_BYTES + record.len();
         let room = self.slot(target).as_ref().map_or(0, BufferMut::remaining);
@@ -152,6 +165,7 @@ impl PartitionWriter {
             return Err(self.invalid("the end of the partition is sent by finish"));
         }
         let (data_type, payload) = event.into_wire()?;
+        self.check_overtaking(data_type)?;
         self.push_event(data_type, &payload);
         Ok(())
     }
@@ -161,10 +175,11 @@ impl PartitionWriter {
     /// dropped. Records in open buffers are overtaken, too.
     ///
     /// # Errors
-    /// As [`broadcast_event`](Self::broadcast_event).
+    /// As [`broadcast_event`](Self::broadcast_event); a blocking partition refuses, as nothing is in flight there.
     pub fn overtake(&mut self, event: &Bytes) -> Result<Vec<Vec<Bytes>>, ExchangeError> {
         self.check_open()?;
         let (_, event) = Event::Priority(event.clone()).into_wire()?;
+        self.check_overtaking(DataType::PrioritizedEvent)?;
         self.flush();
         let subpartitions = self.partition.subpartitions().iter();
         Ok(subpartitions
@@ -178,8 +193,11 @@ impl PartitionWriter {
     /// As [`broadcast_event`](Self::broadcast_event).
     pub fn finish(mut self) -> Result<(), ExchangeError> {
         self.check_open()?;
-        self.push_event(DataType::EndOfPartition, &Bytes::new());
         self.state = WriterState::Finished;
+        match self.blocking.take() {
+            Some(blocking) => blocking.finish(),
+            None => self.push_event(DataType::EndOfPartition, &Bytes::new()),
+        }
         Ok(())
     }
 
@@ -191,6 +209,14 @@ impl PartitionWriter {
     }
 
     async fn write_record(&mut self, target: Target, record: &[u8]) -> Result<(), ExchangeError> {
+        if let Some(blocking) = &mut self.blocking {
+            self.state = WriterState::Torn;
+            blocking.lend(&mut self.spare);
+            blocking.write(target, [&prefix(record), record]).await?;
+            self.state = WriterState::Open;
+            self.count_blocking(record);
+            return Ok(());
+        }
         self.switch_to(target);
         self.state = WriterState::Torn;
         let mut begun = self.slot(target).is_some();
@@ -240,6 +266,9 @@ impl PartitionWriter {
         if let Some(buffer) = self.try_request()? {
             return Ok(buffer);
         }
+        if let Some(blocking) = &mut self.blocking {
+            return blocking.request().await;
+        }
         let pool = self.partition.pool().clone();
         self.flush();
         Ok(pool.request().await?)
@@ -270,11 +299,13 @@ impl PartitionWriter {
             });
         }
         match target {
-            Target::One(index) if index >= self.open.len() => Err(ExchangeError::Subpartition {
-                partition: self.partition.id(),
-                subpartition: u32::try_from(index).unwrap_or(u32::MAX),
-                reason: "there is no such subpartition",
-            }),
+            Target::One(index) if index >= self.partition.subpartition_count() => {
+                Err(ExchangeError::Subpartition {
+                    partition: self.partition.id(),
+                    subpartition: u32::try_from(index).unwrap_or(u32::MAX),
+                    reason: "there is no such subpartition",
+                })
+            }
             _ => Ok(target),
         }
     }
@@ -285,6 +316,14 @@ impl PartitionWriter {
             WriterState::Torn => Err(self.invalid("a write was dropped or failed half way")),
             WriterState::Finished => Err(self.invalid("it is finished")),
         }
+    }
+
+    /// What is on disk cannot be overtaken.
+    fn check_overtaking(&self, data_type: DataType) -> Result<(), ExchangeError> {
+        if self.blocking.is_some() && data_type == DataType::PrioritizedEvent {
+            return Err(self.invalid("nothing overtakes what is written to a blocking partition"));
+        }
+        Ok(())
     }
 
     fn invalid(&self, reason: &'static str) -> ExchangeError {
@@ -332,16 +371,22 @@ impl PartitionWriter {
 
     /// What was written to a subpartition goes first, whether it was for it alone or for all.
     fn push_both(&mut self, subpartition: usize) {
+        if self.blocking.is_some() {
+            return;
+        }
         self.push_open(Target::All);
         self.push_open(Target::One(subpartition));
     }
 
-    fn push(&self, target: Target, payload: Bytes) {
+    fn push(&mut self, target: Target, payload: Bytes) {
         let counters = &self.partition.counters;
         counters.buffers.fetch_add(1, Ordering::Relaxed);
         counters
             .bytes
             .fetch_add(payload.len() as u64, Ordering::Relaxed);
+        if let Some(blocking) = &mut self.blocking {
+            return blocking.push(target, DataType::Data, payload);
+        }
         match target {
             Target::One(index) => {
                 if let Some(subpartition) = self.partition.subpartition(index) {
@@ -357,6 +402,9 @@ impl PartitionWriter {
     }
 
     fn push_event(&mut self, data_type: DataType, payload: &Bytes) {
+        if let Some(blocking) = &mut self.blocking {
+            return blocking.push(Target::All, data_type, payload.clone());
+        }
         self.flush();
         for subpartition in self.partition.subpartitions() {
             subpartition.push(data_type, payload.clone());
@@ -365,8 +413,16 @@ impl PartitionWriter {
 
     fn drop_open(&mut self) {
         self.spare = None;
+        self.blocking = None;
         self.open_broadcast = None;
         self.open.fill_with(|| None);
+    }
+
+    fn count_blocking(&self, record: &[u8]) {
+        let bytes = (LENGTH_BYTES + record.len()) as u64;
+        let counters = &self.partition.counters;
+        counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count_record();
     }
 
     fn count_record(&self) {
@@ -394,12 +450,6 @@ enum WriterState {
     /// In the middle of a record.
     Torn,
     Finished,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Target {
-    One(usize),
-    All,
 }
 
 fn prefix(record: &[u8]) -> [u8; LENGTH_BYTES] {

@@ -122,7 +122,7 @@ async fn shutdown_of_the_registry_ends_waits_and_partitions() {
             ExchangeError::PartitionNotFound { .. }
         ));
     }
-    let late = ResultPartition::pipelined(id(2), PRODUCER, 1, &producer.pool).unwrap();
+    let late = ResultPartition::pipelined_bounded(id(2), PRODUCER, 1, &producer.pool).unwrap();
     assert!(producer.partitions.register(late).is_err());
 }
 
@@ -183,7 +183,7 @@ async fn a_node_without_network_has_local_channels_only() {
     let refused = connections.create_partition_request_client(nowhere).await;
     assert!(matches!(refused, Err(ExchangeError::NoNetwork { .. })));
 
-    let partition = ResultPartition::pipelined(id(0), PRODUCER, 1, &pool).unwrap();
+    let partition = ResultPartition::pipelined_bounded(id(0), PRODUCER, 1, &pool).unwrap();
     partitions.register(partition.clone()).unwrap();
     let source = ChannelSource::Local(request(0, 0));
     let gate = InputGate::setup("gate", CONSUMER, vec![source], context)

@@ -1,0 +1,150 @@
+//! Disks that fail: one partition or one reader hears of it, by the name of the file.
+
+use std::fs;
+
+use super::{
+    blocking::{Disk, local},
+    *,
+};
+
+/// Writes until it fails.
+async fn write_until_it_fails(writer: &mut PartitionWriter) -> ExchangeError {
+    for sequence in 0..200_000 {
+        if let Err(error) = writer.emit(0, &record(0, sequence)).await {
+            return error;
+        }
+    }
+    panic!("nothing failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_that_vanishes_fails_the_writer_and_names_the_file() {
+    let (producer, consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let mut writer = disk.produce(&producer, 0, 1);
+    let partition = writer.partition().clone();
+    let mut waiting = consumer.consume(vec![producer.remote(0, 0)]).await;
+    until("the request waits", || producer.partitions.parked() == 1).await;
+    let folder = disk.process();
+    fs::remove_dir_all(&folder).unwrap();
+    let error = write_until_it_fails(&mut writer).await;
+    assert!(matches!(error, ExchangeError::Spill(_)), "{error}");
+    assert!(!error.is_retryable());
+    let shown = folder.display().to_string();
+    assert!(error.to_string().contains(&shown), "{error}");
+    let heard = failure(&mut waiting).await;
+    assert!(
+        matches!(&heard, ExchangeError::ProducerFailed { cause, .. } if cause.contains(&shown)),
+        "{heard}"
+    );
+    assert!(matches!(
+        partition.finished().await,
+        Err(ExchangeError::Spill(_))
+    ));
+    assert!(writer.emit(0, b"x").await.is_err());
+    drop(writer);
+    until("all comes back", || producer.used() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_after_finish_is_heard_by_who_waits_for_it() {
+    let (producer, _consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let mut writer = disk.produce(&producer, 0, 1);
+    writer.emit(0, b"only in memory yet").await.unwrap();
+    fs::remove_dir_all(disk.process()).unwrap();
+    let partition = writer.partition().clone();
+    writer.finish().unwrap();
+    let error = within("finished", partition.finished()).await.unwrap_err();
+    assert!(matches!(error, ExchangeError::Spill(_)), "{error}");
+    let error = failure(&mut producer.consume(vec![local(0, 0)]).await).await;
+    assert!(matches!(error, ExchangeError::ProducerFailed { .. }));
+}
+
+/// A finished partition of so many subpartitions, and its file.
+async fn finished(disk: &Disk, worker: &Worker, subpartitions: u32) -> std::path::PathBuf {
+    let writer = disk.produce(worker, 0, subpartitions as usize);
+    let partition = writer.partition().clone();
+    write(writer, subpartitions, 0, 100).await;
+    partition.finished().await.unwrap();
+    disk.files().pop().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_block_fails_its_readers_and_no_others() {
+    let (producer, consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let file = finished(&disk, &producer, 4).await;
+    let mut bytes = fs::read(&file).unwrap();
+    let at = 100;
+    bytes[at] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    for source in [producer.remote(0, 0), local(0, 0)] {
+        let worker = match &source {
+            ChannelSource::Local(_) => &producer,
+            _ => &consumer,
+        };
+        let error = failure(&mut worker.consume(vec![source]).await).await;
+        let text = error.to_string();
+        assert!(text.contains(&file.display().to_string()), "{text}");
+        assert!(text.contains("the checksum is wrong"), "{text}");
+    }
+    let others = (1..4).map(|n| producer.remote(0, n)).collect();
+    check(consumer.consume(others).await, &[1, 2, 3], 100).await;
+    bytes[at] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    check(producer.consume(vec![local(0, 0)]).await, &[0], 100).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_cut_off_or_gone_fails_its_readers() {
+    let (producer, _consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let file = finished(&disk, &producer, 2).await;
+    let whole = fs::metadata(&file).unwrap().len();
+    for length in [whole / 2, 0] {
+        let opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        opened.set_len(length).unwrap();
+        let error = failure(&mut producer.consume(vec![local(0, 1)]).await).await;
+        assert!(error.to_string().contains("the file ends there"), "{error}");
+    }
+    fs::remove_file(&file).unwrap();
+    let error = failure(&mut producer.consume(vec![local(0, 1)]).await).await;
+    assert!(error.to_string().contains("cannot open"), "{error}");
+    until("all comes back", || producer.used() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_flipped_byte_is_noticed() {
+    let (producer, _consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let writer = disk.produce(&producer, 0, 1);
+    let partition = writer.partition().clone();
+    write(writer, 1, 0, 5).await;
+    partition.finished().await.unwrap();
+    let file = disk.files().pop().unwrap();
+    let good = fs::read(&file).unwrap();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] = !bad[at];
+        fs::write(&file, &bad).unwrap();
+        let error = failure(&mut producer.consume(vec![local(0, 0)]).await).await;
+        assert!(matches!(error, ExchangeError::Spill(_)), "{at}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_is_dropped_leaves_no_file_and_no_buffer() {
+    let (producer, _consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let mut writer = disk.produce(&producer, 0, 1);
+    for sequence in 0..3000 {
+        writer.emit(0, &record(0, sequence)).await.unwrap();
+    }
+    drop(writer);
+    until("all comes back", || {
+        producer.used() == 0 && disk.files().is_empty()
+    })
+    .await;
+    assert_eq!(disk.context.io().stats().files, 0);
+}
