@@ -13,6 +13,9 @@
 //! - events, at most 64 KiB each: at the producer as many as its task sends ahead of its consumers, at the consumer some
 //!   256 KiB in each remote channel, and what one more read of its stream gives;
 //! - per channel at the consumer, one record that spans buffers;
+//! - for blocking partitions: a quarter of the size of a writer's buffers, 8 bytes for each subpartition and 16 for each
+//!   region of a file (one for each 8 buffers or more), and 64 KiB and four buffers for each operation of the
+//!   [`IoManager`] that may run;
 //! - the transport's windows: on QUIC up to 16 MiB received and 8 MiB sent per connection (32 and 32 on the WAN profile),
 //!   on TCP up to 2 MiB received and 256 KiB sent per stream, and some 320 KiB of read buffers per connection. A channel
 //!   reads its stream at once, so that little of a window is ever used.
