@@ -1,8 +1,9 @@
 //! `bench exchange`.
 
-use std::{io, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
 use thalweg_transport::now;
+use tokio::time::sleep;
 
 use super::{
     args::ExchangeArgs,
@@ -95,8 +96,7 @@ async fn rounds(args: &ExchangeArgs, quiet: bool, server: &mut Server) -> Result
     let mut told = Told::new(quiet || planned < PATIENCE.as_secs_f64(), measurements);
     for _ in 0..args.runs {
         for case in &cases {
-            told.begin(case);
-            let figures = measure(case, args, server).await;
+            let figures = told.during(case, measure(case, args, server)).await;
             let figures = figures.map_err(|failure| in_case(case, &failure))?;
             told.end(case, &figures);
             results.add(case, figures);
@@ -130,14 +130,22 @@ impl Told {
         }
     }
 
-    fn begin(&mut self, case: &Case) {
-        if let Some(bar) = &mut self.bar {
-            let snapshot = Snapshot {
-                what: case.to_string(),
-                fraction: Some(self.done as f64 / self.total as f64),
-                details: self.last.clone(),
-            };
-            bar.update(now(), &snapshot);
+    /// Waits for a measurement and keeps the bar, if there is one, moving meanwhile.
+    async fn during<R>(&mut self, case: &Case, measurement: impl Future<Output = R>) -> R {
+        let mut measurement = pin!(measurement);
+        let snapshot = Snapshot {
+            what: case.to_string(),
+            fraction: Some(self.done as f64 / self.total as f64),
+            details: self.last.clone(),
+        };
+        loop {
+            if let Some(bar) = &mut self.bar {
+                bar.update(now(), &snapshot);
+            }
+            tokio::select! {
+                done = &mut measurement => return done,
+                () = sleep(BAR_INTERVAL), if self.bar.is_some() => {}
+            }
         }
     }
 
@@ -156,6 +164,9 @@ impl Told {
         self.last = line;
     }
 }
+
+/// Between two pictures of the bar: rare enough to cost nothing beside what is measured.
+const BAR_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What will end sooner tells nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
