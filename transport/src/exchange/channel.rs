@@ -67,12 +67,12 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(source: ChannelSource, exclusive: u32) -> Self {
+    pub(super) fn new(source: ChannelSource, exclusive: u32, ready: u32) -> Self {
         Self {
             source,
             queue: ChannelQueue::default(),
             receiver: None,
-            credit: ReceiverCredit::new(exclusive),
+            credit: ReceiverCredit::new(exclusive).with_ready(ready),
             view: None,
             overtaken: false,
             in_urgent: false,

@@ -53,6 +53,7 @@ pub(super) async fn send_credit(core: Arc<GateCore>) {
 fn next_message(core: &GateCore) -> Option<(usize, BoxSendStream, Bytes)> {
     let mut guard = core.lock();
     let state = &mut *guard;
+    state.due_credit = 0;
     while let Some(index) = state.dirty.pop() {
         let channel = &mut state.channels[index];
         channel.in_dirty = false;

@@ -57,6 +57,7 @@ impl GateCore {
             credit_wake: Notify::new(),
             counters: GateCounters::default(),
             state: Mutex::new(GateState {
+                credit_batch: credit_batch(free.len(), floating),
                 channels,
                 free,
                 spare,
@@ -85,11 +86,13 @@ impl GateCore {
             }
             let Some(index) = state.next_ready() else {
                 state.measure(false);
-                if let Some(context) = waker {
-                    let replaced = state.waker.replace(context.waker().clone());
-                    drop(state);
-                    drop(replaced);
-                }
+                // Before the consumer waits, its producers hear of all that it has given back.
+                let dirty = !state.dirty.is_empty();
+                let waker = waker.map(|context| context.waker().clone());
+                let replaced = waker.and_then(|waker| state.waker.replace(waker));
+                drop(state);
+                drop(replaced);
+                self.wake_credit(dirty);
                 return Poll::Pending;
             };
             let channel = &mut state.channels[index];
@@ -393,6 +396,15 @@ pub(super) fn wake(waker: Option<Waker>) {
         waker.wake();
     }
 }
+
+/// A quarter of the gate's buffers, so that its producers never stand still for it.
+fn credit_batch(exclusive: usize, floating: u32) -> u32 {
+    let exclusive = u32::try_from(exclusive).unwrap_or(u32::MAX);
+    (exclusive.saturating_add(floating) / 4).clamp(1, MAX_CREDIT_BATCH)
+}
+
+/// More saves no packets: as many buffers fill some that have to be acknowledged anyway.
+const MAX_CREDIT_BATCH: u32 = 8;
 
 /// Items that a local channel takes at a time.
 const LOCAL_BATCH: usize = 8;

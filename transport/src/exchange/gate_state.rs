@@ -22,6 +22,11 @@ pub(super) struct GateState {
     pub(super) waiting: VecDeque<usize>,
     /// Channels with something to send.
     pub(super) dirty: Vec<usize>,
+    /// Credit that came due since the credit task last looked.
+    pub(super) due_credit: u32,
+    /// The credit task is woken for so much of it, and for less when the consumer waits: a wake-up and a packet for
+    /// each single buffer cost a third of what the buffers themselves do.
+    pub(super) credit_batch: u32,
     /// The free buffers of all channels together.
     pub(super) free: Vec<BufferMut>,
     /// One floating buffer that the gate keeps while nobody wants it: with it a gate gets on whatever the pool has left.
@@ -89,20 +94,22 @@ impl GateState {
         let channel = &mut self.channels[index];
         if let Some(credit) = channel.credit.poll_announcement(channel.queue.is_empty()) {
             channel.outbox.credit += credit;
+            self.due_credit += credit;
         }
-        self.set_dirty(index)
+        self.set_dirty(index);
+        !self.dirty.is_empty() && (self.waker.is_some() || self.due_credit >= self.credit_batch)
     }
 
+    /// Puts the channel in line for the credit task. Whether it is there, so that the task has to be woken.
     pub(super) fn set_dirty(&mut self, index: usize) -> bool {
         let channel = &mut self.channels[index];
-        if channel.outbox.is_empty()
-            || channel.in_dirty
-            || !matches!(channel.control, Control::Idle(_))
-        {
+        if channel.outbox.is_empty() || !matches!(channel.control, Control::Idle(_)) {
             return false;
         }
-        channel.in_dirty = true;
-        self.dirty.push(index);
+        if !channel.in_dirty {
+            channel.in_dirty = true;
+            self.dirty.push(index);
+        }
         true
     }
 
@@ -126,7 +133,9 @@ impl GateState {
             self.waiting.push_back(index);
         }
         self.update_sharing(index);
-        self.announce(index)
+        let wake = self.announce(index);
+        // The producer waits for these; only what the consumer gives back comes several at a time.
+        wake || (got > 0 && self.set_dirty(index))
     }
 
     /// Gives a buffer to the channel that has waited longest, or back to the pool through `surplus` if none waits.

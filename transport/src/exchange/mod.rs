@@ -64,7 +64,7 @@ pub use client::PartitionRequestClient;
 pub use connection_manager::{ConnectionManager, LocalConnectionManager, NetworkConnectionManager};
 pub use error::{BufferError, ExchangeError};
 pub use event::{BufferOrEvent, Event};
-pub use gate::{GateContext, InputGate};
+pub use gate::{GateContext, InputGate, READY_BUFFERS};
 pub use gate_handle::GateHandle;
 pub use gate_stats::GateStats;
 pub use io_manager::{IoManager, IoStats};

@@ -127,6 +127,8 @@ pub struct ReceiverCredit {
     free: u32,
     unannounced: u32,
     required: u32,
+    /// What a channel in use holds at least, if the gate has it.
+    ready: u32,
     sequence: u32,
     blocked: bool,
 }
@@ -141,9 +143,20 @@ impl ReceiverCredit {
             free: exclusive,
             unannounced: 0,
             required: exclusive,
+            ready: 0,
             sequence: 0,
             blocked: false,
         }
+    }
+
+    /// From its first data on the channel wants so many free buffers, however short the backlog is.
+    ///
+    /// A sender that keeps up has no backlog, and so few buffers that each one has to be announced by itself. Enough of
+    /// them let credit come, and data go, several at a time.
+    #[must_use]
+    pub fn with_ready(mut self, buffers: u32) -> Self {
+        self.ready = buffers;
+        self
     }
 
     /// Credit that the sender may still use.
@@ -195,6 +208,7 @@ impl ReceiverCredit {
         self.sequence = sequence.wrapping_add(1);
         self.free -= 1;
         self.on_backlog(backlog);
+        self.required = self.required.max(self.ready);
         Ok(())
     }
 

@@ -149,6 +149,7 @@ async fn setup(
     let mut streams = play(&producer);
     let mut context = consumer.context();
     (context.exclusive_buffers, context.floating_buffers) = (exclusive, floating);
+    context.ready_buffers = 0;
     let sources = (0..channels).map(|s| producer.remote(0, s)).collect();
     let gate = consumer.consume_with(context, sources).await;
     let mut scripts = Vec::new();
