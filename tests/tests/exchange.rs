@@ -12,11 +12,12 @@ use thalweg_tests::{
     harness::{MemBackend, QuicBackend, TcpBackend},
 };
 use thalweg_transport::{
-    ConnectionId, Connections, Node, Profile, ResourceId, TransportConfig, TransportError,
+    Compression, ConnectionId, Connections, Node, Profile, ResourceId, Shutdown, TransportConfig,
+    TransportError,
     exchange::{
-        BufferPool, ChannelSource, ConnectionManager, Event, ExchangeError, GateContext, Input,
-        InputGate, NetworkConnectionManager, PartitionWriter, RecordReader, ResultPartition,
-        ResultPartitionManager, SubpartitionRequest,
+        BlockingContext, BufferPool, ChannelSource, ConnectionManager, Event, ExchangeError,
+        GateContext, Input, InputGate, IoManager, NetworkConnectionManager, PartitionWriter,
+        RecordReader, ResultPartition, ResultPartitionManager, SubpartitionRequest,
     },
     proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
 };
@@ -166,6 +167,54 @@ async fn a_cancelled_gate_frees_both_sides_and_disturbs_nobody<B: Backend>(backe
     .await;
 }
 
+/// A blocking partition of records that get smaller, read by all of its consumers at once, twice, with a neighbour that
+/// does not read on.
+async fn a_stored_partition_is_read_twice_by_many<B: Backend>(backend: B) {
+    let producer = Worker::start(&backend, "producer").await;
+    let consumer = Worker::start(&backend, "consumer").await;
+    let dir = tempfile::tempdir().unwrap();
+    for (number, compression) in [(0, Compression::None), (1, Compression::Lz4)] {
+        let io = IoManager::start(
+            &[dir.path().to_path_buf()],
+            producer.node.id(),
+            4,
+            tokio::runtime::Handle::current(),
+            Shutdown::new(),
+        )
+        .unwrap();
+        let mut config = producer.config.clone();
+        config.blocking_compression = compression;
+        let context = BlockingContext::new(&config, io.clone(), producer.pool.clone());
+        let id = PartitionId::new(9, number);
+        let partition = ResultPartition::blocking(id, PRODUCER, 8, &context).unwrap();
+        producer.partitions.register(partition.clone()).unwrap();
+        write(partition.writer().unwrap(), 8, 200).await;
+        in_time("stored", partition.finished()).await.unwrap();
+        let mut idle = consumer.consume(&producer, number, 0).await;
+        in_time("buffer", idle.next()).await.unwrap().unwrap();
+        let mut tasks = JoinSet::new();
+        for tag in (0..8).chain(0..8) {
+            tasks.spawn(check(
+                consumer.consume(&producer, number, tag).await,
+                tag,
+                200,
+            ));
+        }
+        while let Some(done) = in_time("all", tasks.join_next()).await {
+            done.unwrap();
+        }
+        drop(idle);
+        until("readers are gone", || partition.stats().readers == 0).await;
+        producer.partitions.release_partition(id, PRODUCER);
+        drop(partition);
+        until("the file is gone", || io.stats().files == 0).await;
+    }
+    until("memory comes back", || {
+        producer.pool.stats().used + consumer.pool.stats().used == 0
+    })
+    .await;
+}
+
 async fn the_cause_of_a_failed_producer_arrives<B: Backend>(backend: B) {
     let producer = Worker::start(&backend, "producer").await;
     let consumer = Worker::start(&backend, "consumer").await;
@@ -236,6 +285,7 @@ macro_rules! exchange_tests {
 
             exchange_tests!(@ $make, records_arrive_whole_and_memory_comes_back);
             exchange_tests!(@ $make, a_cancelled_gate_frees_both_sides_and_disturbs_nobody);
+            exchange_tests!(@ $make, a_stored_partition_is_read_twice_by_many);
             exchange_tests!(@ $make, the_cause_of_a_failed_producer_arrives);
             exchange_tests!(@ $make, a_lost_node_is_a_remote_error_of_every_channel);
         }

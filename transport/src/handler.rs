@@ -70,6 +70,8 @@ impl fmt::Display for Peer {
 pub struct PeerStream {
     /// Who is there.
     pub peer: Peer,
+    /// The abilities that both nodes have stated in their hellos.
+    pub features: u64,
     /// To the peer.
     pub send: BoxSendStream,
     /// From the peer.

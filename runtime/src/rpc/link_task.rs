@@ -64,6 +64,7 @@ pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<
         peer,
         mut send,
         mut recv,
+        ..
     } = stream;
     let failed = |error: &StreamError| {
         RpcError::connection(&shared.address, &TransportError::from_stream(&peer, error))

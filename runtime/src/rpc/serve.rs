@@ -64,6 +64,7 @@ async fn serve(service: RpcService, stream: PeerStream) {
         peer,
         mut send,
         mut recv,
+        ..
     } = stream;
     send.set_priority(PRIORITY);
     let mut decoder = Decoder::new(service.config().max_frame_size);

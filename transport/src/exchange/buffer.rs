@@ -64,6 +64,28 @@ impl BufferMut {
         &mut self.data
     }
 
+    /// Replaces its bytes with what `change` makes of them in `spare`, which becomes its memory; its own becomes the
+    /// spare one. `change` is given as much room as a buffer has, and says how much of it it has used, or `None` if it
+    /// cannot: then nothing is replaced.
+    pub(super) fn replace_with(
+        &mut self,
+        spare: &mut Vec<u8>,
+        change: impl FnOnce(&[u8], &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let size = self
+            .local
+            .as_ref()
+            .map_or(self.limit, |local| local.buffer_bytes());
+        spare.reserve_exact(size.saturating_sub(spare.len()));
+        spare.resize(size, 0);
+        let Some(length) = change(&self.data, spare) else {
+            return false;
+        };
+        spare.truncate(length);
+        std::mem::swap(&mut self.data, spare);
+        true
+    }
+
     pub(super) fn truncate(&mut self, length: usize) {
         self.data.truncate(length);
     }

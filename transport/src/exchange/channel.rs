@@ -5,6 +5,7 @@ use std::{sync::Arc, task::Waker};
 use bytes::Bytes;
 
 use super::{
+    blocking::decompress,
     buffer::BufferMut,
     channel_queue::ChannelQueue,
     gate_core::GateCore,
@@ -152,6 +153,16 @@ impl CreditBuffer {
         self.buffer
             .as_mut()
             .map_or(0, |buffer| buffer.append(bytes))
+    }
+
+    /// Puts what its bytes decompress to in their place, if they do and it fits. The memory is exchanged for one of the
+    /// gate, so that it stays within its account.
+    pub(super) fn decompress(&mut self) -> bool {
+        let Some(buffer) = &mut self.buffer else {
+            return false;
+        };
+        let mut scratch = self.core.scratch();
+        buffer.replace_with(&mut scratch, decompress)
     }
 
     pub(super) fn freeze(self) -> Bytes {

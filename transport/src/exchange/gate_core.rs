@@ -36,6 +36,8 @@ pub(super) struct GateCore {
     pub(super) cancel: CancellationToken,
     pub(super) credit_wake: Notify,
     pub(super) counters: GateCounters,
+    /// As much as a buffer, from the first compressed buffer on.
+    scratch: Mutex<Vec<u8>>,
     state: Mutex<GateState>,
 }
 
@@ -56,6 +58,7 @@ impl GateCore {
             cancel,
             credit_wake: Notify::new(),
             counters: GateCounters::default(),
+            scratch: Mutex::default(),
             state: Mutex::new(GateState {
                 credit_batch: credit_batch(free.len(), floating),
                 channels,
@@ -64,6 +67,11 @@ impl GateCore {
                 ..GateState::default()
             }),
         }
+    }
+
+    /// Memory to decompress into.
+    pub(super) fn scratch(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, GateState> {

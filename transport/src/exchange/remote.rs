@@ -218,17 +218,17 @@ impl Receiver<'_> {
                 length,
                 sequence,
                 backlog,
+            } => (
+                Target::Data(self.buffer(length, sequence, backlog)?),
+                length,
+            ),
+            Frame::CompressedBuffer {
+                length,
+                sequence,
+                backlog,
             } => {
-                let size = self.core.pool.buffer_bytes();
-                if length as usize > size {
-                    return Err(self.protocol(format!(
-                        "a buffer of {length} bytes came, at most {size} bytes are allowed"
-                    )));
-                }
-                let buffer = self
-                    .core
-                    .on_data(self.index, self.partition, sequence, backlog)?;
-                (Target::Data(buffer), length)
+                let buffer = self.buffer(length, sequence, backlog)?;
+                (Target::Compressed(buffer), length)
             }
             Frame::Buffer {
                 data_type,
@@ -264,6 +264,23 @@ impl Receiver<'_> {
         Ok(())
     }
 
+    /// The buffer that a payload goes into.
+    fn buffer(
+        &self,
+        length: u32,
+        sequence: u32,
+        backlog: u32,
+    ) -> Result<CreditBuffer, ExchangeError> {
+        let size = self.core.pool.buffer_bytes();
+        if length as usize > size {
+            return Err(self.protocol(format!(
+                "a buffer of {length} bytes came, at most {size} bytes are allowed"
+            )));
+        }
+        self.core
+            .on_data(self.index, self.partition, sequence, backlog)
+    }
+
     fn on_body(&mut self, target: Target) -> Result<(), ExchangeError> {
         match target {
             Target::Data(buffer) => {
@@ -271,6 +288,12 @@ impl Receiver<'_> {
                 if !buffer.as_ref().is_empty() {
                     self.done.push((DataType::Data, buffer.freeze()));
                 }
+            }
+            Target::Compressed(mut buffer) => {
+                if !buffer.decompress() {
+                    return Err(self.protocol("a buffer came that cannot be decompressed"));
+                }
+                return self.on_body(Target::Data(buffer));
             }
             Target::Event(data_type, payload) => {
                 self.ended = data_type == DataType::EndOfPartition;
@@ -316,7 +339,7 @@ struct Body {
 impl Body {
     fn append(&mut self, bytes: &[u8]) {
         match &mut self.target {
-            Target::Data(buffer) => {
+            Target::Data(buffer) | Target::Compressed(buffer) => {
                 buffer.append(bytes);
             }
             Target::Event(_, payload) | Target::Error(_, payload) => {
@@ -328,6 +351,7 @@ impl Body {
 
 enum Target {
     Data(CreditBuffer),
+    Compressed(CreditBuffer),
     Event(DataType, Vec<u8>),
     Error(ErrorKind, Vec<u8>),
 }

@@ -22,7 +22,7 @@ use crate::{
     config::TransportConfig,
     error::{ErrorCode, StreamError},
     handler::{PeerStream, StreamHandler},
-    proto::{CreditViolation, SenderCredit},
+    proto::{CreditViolation, SenderCredit, hello::FEATURE_LZ4},
     stream::BoxFuture,
     transport::{RecvStream, SendStream},
 };
@@ -153,7 +153,10 @@ async fn serve(
     stream: PeerStream,
 ) -> Result<(), End> {
     let PeerStream {
-        mut send, mut recv, ..
+        mut send,
+        mut recv,
+        features,
+        ..
     } = stream;
     let mut control = ControlReader::default();
     let ended = async {
@@ -171,6 +174,7 @@ async fn serve(
             events,
             counters,
             limits,
+            decompresses: features & FEATURE_LZ4 != 0,
         };
         tokio::select! {
             biased;

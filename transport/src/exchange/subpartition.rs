@@ -215,6 +215,7 @@ impl State {
         Some(Item {
             data_type,
             payload,
+            compressed: false,
             backlog: self.backlog,
         })
     }

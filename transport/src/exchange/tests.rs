@@ -8,6 +8,8 @@ mod blocking_faults;
 mod blocks;
 mod buffer_size;
 mod cancel;
+#[cfg(feature = "lz4")]
+mod compression;
 mod debloat;
 mod delivery;
 mod hostile;

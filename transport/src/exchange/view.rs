@@ -35,6 +35,10 @@ pub trait SubpartitionView: fmt::Debug + Send {
     /// The consumer has processed every record before the end of data. A consumer says so once at most.
     fn acknowledge_all_records(&mut self) {}
 
+    /// The consumer decompresses buffers itself, into buffers of so many bytes: a producer that has compressed ones of at
+    /// most that size may hand them out as they are. Said before the first item is taken, if at all.
+    fn accept_compressed(&mut self, _buffer_bytes: usize) {}
+
     /// The consumer asks for buffers of about so many bytes, never 0, from now on. A producer that cannot need not.
     fn announce_buffer_size(&mut self, _bytes: u32) {}
 }
@@ -46,6 +50,8 @@ pub struct Item {
     pub data_type: DataType,
     /// A buffer, or an event's bytes.
     pub payload: Bytes,
+    /// The payload is an LZ4 block: only after [`accept_compressed`](SubpartitionView::accept_compressed).
+    pub compressed: bool,
     /// Data buffers that wait behind it.
     pub backlog: u32,
 }

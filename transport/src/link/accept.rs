@@ -201,6 +201,7 @@ impl Server {
                         Arc::clone(&self.local),
                         connection.clone(),
                         live.peer().clone(),
+                        live.agreement().features,
                         send,
                         recv,
                     ));
@@ -246,6 +247,7 @@ async fn dispatch<C: Connection>(
     local: Arc<Local>,
     connection: C,
     peer: Peer,
+    features: u64,
     mut send: C::Send,
     mut recv: C::Recv,
 ) {
@@ -276,6 +278,7 @@ async fn dispatch<C: Connection>(
     drop(connection);
     let stream = PeerStream {
         peer,
+        features,
         send: BoxSendStream::new(send),
         recv: BoxRecvStream::new(recv),
     };

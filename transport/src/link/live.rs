@@ -82,6 +82,7 @@ impl<C: Connection> LiveConnection for Live<C> {
             })?;
             Ok(PeerStream {
                 peer: Peer::clone(&self.peer),
+                features: self.agreement.features,
                 send: BoxSendStream::new(HeaderSend::new(send, kind, Arc::clone(&hold))),
                 recv: BoxRecvStream::new(HoldingRecv::new(recv, hold)),
             })

@@ -19,7 +19,7 @@ use crate::{
     handler::{StreamHandler, StreamKind},
     identity::ResourceId,
     link::{Accepted, Dialler, Local, Pool, accept_connections},
-    proto::hello::{Hello, HelloError, Versions},
+    proto::hello::{Hello, HelloError, OWN_FEATURE_BITS, OWN_FEATURES, Versions},
     shutdown::Shutdown,
     transport::{Listener, Transport},
 };
@@ -87,9 +87,10 @@ impl NodeBuilder {
         self
     }
 
-    /// Optional abilities of this node, one bit each, stated in the hello. Default none.
+    /// Optional abilities of this node, one bit each, stated in the hello. Default none. The upper 16 bits are the
+    /// transport's own, which it sets itself.
     pub fn features(mut self, features: u64) -> Self {
-        self.features = features;
+        self.features = features & !OWN_FEATURE_BITS;
         self
     }
 
@@ -112,7 +113,7 @@ impl NodeBuilder {
         self.config.validate()?;
         let hello = Hello {
             versions: Versions::SUPPORTED,
-            features: self.features,
+            features: self.features | OWN_FEATURES,
             buffer_size: self.config.buffer_size,
             max_frame: self.max_frame.max(self.config.buffer_size),
             id: self.id,

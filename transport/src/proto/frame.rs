@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 0 | 1 | kind | table below |
 //! | 1 | 1 | tag | buffer: data type; error: error kind; else 0 |
-//! | 2 | 2 | flags | buffer: bit 0 compressed (reserved); else 0 |
+//! | 2 | 2 | flags | buffer: bit 0 compressed; else 0 |
 //! | 4 | 4 | length | bytes of payload that follow the header |
 //! | 8 | 4 | first | request: initial credit; add credit: credit; new buffer size: bytes; buffer: sequence number; else 0 |
 //! | 12 | 4 | second | request: consumer's buffer size; buffer and announcement: backlog; else 0 |
@@ -47,7 +47,8 @@ pub const MAX_EVENT_BYTES: usize = 64 * 1024;
 /// Longest text of an error frame; a longer one is cut.
 pub const MAX_ERROR_BYTES: usize = 1024;
 
-/// Flag of a compressed buffer. Reserved: no sender sets it, and a receiver refuses it.
+/// Flag of a compressed buffer: an LZ4 block that makes at most a buffer of the consumer. Only data is compressed, and
+/// only for a peer that has said in its hello that it can decompress ([`FEATURE_LZ4`](super::hello::FEATURE_LZ4)).
 pub const FLAG_COMPRESSED: u16 = 1;
 
 /// Why a producer ends a stream with an error frame.
@@ -155,6 +156,15 @@ pub enum Frame {
         /// Data buffers that wait at the producer behind it.
         backlog: u32,
     },
+    /// A data buffer whose payload is compressed: kind buffer with [`FLAG_COMPRESSED`]; `length` bytes follow.
+    CompressedBuffer {
+        /// Payload bytes, as they are sent.
+        length: u32,
+        /// As in `Buffer`.
+        sequence: u32,
+        /// As in `Buffer`.
+        backlog: u32,
+    },
     /// Data waits at a producer without credit.
     BacklogAnnouncement {
         /// Data buffers that wait.
@@ -188,12 +198,20 @@ impl Frame {
                 sequence,
                 backlog,
             } => (KIND_BUFFER, data_type as u8, length, sequence, backlog),
+            Self::CompressedBuffer {
+                length,
+                sequence,
+                backlog,
+            } => (KIND_BUFFER, DataType::Data as u8, length, sequence, backlog),
             Self::BacklogAnnouncement { backlog } => (KIND_BACKLOG, 0, 0, 0, backlog),
             Self::Error { kind, length } => (KIND_ERROR, kind as u8, length, 0, 0),
         };
         out.put_u8(kind);
         out.put_u8(tag);
-        out.put_u16(0);
+        out.put_u16(match self {
+            Self::CompressedBuffer { .. } => FLAG_COMPRESSED,
+            _ => 0,
+        });
         out.put_u32(length);
         out.put_u32(first);
         out.put_u32(second);
@@ -215,7 +233,9 @@ impl Frame {
         let mut rest = header.as_slice();
         let (kind, tag, flags) = (rest.get_u8(), rest.get_u8(), rest.get_u16());
         let (length, first, second) = (rest.get_u32(), rest.get_u32(), rest.get_u32());
-        if flags != 0 {
+        let compressed =
+            flags == FLAG_COMPRESSED && kind == KIND_BUFFER && tag == DataType::Data as u8;
+        if flags != 0 && !compressed {
             return Err(FrameError::Flags { kind, flags });
         }
         let allow = |max: usize| {
@@ -257,6 +277,11 @@ impl Frame {
                 allow(MAX_EVENT_BYTES)?;
                 Self::TaskEvent { length }
             }
+            KIND_BUFFER if compressed => Self::CompressedBuffer {
+                length,
+                sequence: first,
+                backlog: second,
+            },
             KIND_BUFFER => {
                 let data_type = DataType::from_wire(tag).ok_or(FrameError::DataType { tag })?;
                 if !data_type.is_data() {
@@ -329,8 +354,8 @@ pub enum FrameError {
         /// The number.
         kind: u8,
     },
-    /// A flag that is not defined, or compression, which is not offered.
-    #[error("frame of kind {kind} has flags {flags:#06x}, which are not offered")]
+    /// A flag that its kind and type do not have.
+    #[error("frame of kind {kind} has flags {flags:#06x}, which it may not have")]
     Flags {
         /// The frame's kind.
         kind: u8,

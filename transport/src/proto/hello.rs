@@ -30,7 +30,7 @@ use crate::{
 pub struct Hello {
     /// Lowest and highest minor version that it speaks.
     pub versions: Versions,
-    /// Optional abilities, one bit each; unknown bits are kept.
+    /// Optional abilities, one bit each; unknown bits are kept. The upper 16 are the transport's own.
     pub features: u64,
     /// Bytes of its full data frames, header included ([`TransportConfig::buffer_size`](crate::TransportConfig)).
     pub buffer_size: u32,
@@ -274,6 +274,19 @@ impl<'a> Body<'a> {
         Ok(Some(std::str::from_utf8(name).unwrap_or("\u{fffd}")))
     }
 }
+
+/// The node can decompress LZ4 blocks in buffers of partitions.
+pub const FEATURE_LZ4: u64 = 1 << 48;
+
+/// The bits of the transport's own abilities.
+pub(crate) const OWN_FEATURE_BITS: u64 = 0xffff << 48;
+
+/// The abilities of this build.
+pub(crate) const OWN_FEATURES: u64 = if cfg!(feature = "lz4") {
+    FEATURE_LZ4
+} else {
+    0
+};
 
 /// Most bytes of a hello of any version.
 pub const MAX_HELLO_BYTES: usize = HEAD_BYTES + MAX_BODY_BYTES;

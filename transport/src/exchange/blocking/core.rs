@@ -231,6 +231,7 @@ impl BlockingCore {
             layout,
             subpartition,
             buffer_bytes: self.context.pool().buffer_bytes(),
+            keep_compressed: false,
             open: None,
         };
         let view = Arc::new(ViewCore::new(self.clone(), id, listener, reader, total));

@@ -27,4 +27,6 @@ mod writer;
 
 pub use context::{BlockingContext, READ_BUFFERS};
 
-pub(super) use self::{core::BlockingCore, sort_buffer::Target, writer::BlockingWriter};
+pub(super) use self::{
+    compression::decompress, core::BlockingCore, sort_buffer::Target, writer::BlockingWriter,
+};

@@ -29,6 +29,7 @@ pub(super) struct Cursor {
 pub(super) struct Block {
     pub(super) data_type: DataType,
     pub(super) payload: Bytes,
+    pub(super) compressed: bool,
     /// Where to read it again.
     pub(super) from: Cursor,
 }
@@ -48,6 +49,8 @@ pub(super) struct BlockReader {
     pub(super) layout: Arc<Layout>,
     pub(super) subpartition: u32,
     pub(super) buffer_bytes: usize,
+    /// Whether compressed blocks are handed out as they are.
+    pub(super) keep_compressed: bool,
     /// The file, from the first block on.
     pub(super) open: Option<Arc<OpenFile>>,
 }
@@ -73,6 +76,7 @@ impl BlockReader {
                 blocks.push_back(Block {
                     data_type: DataType::EndOfPartition,
                     payload: Bytes::new(),
+                    compressed: false,
                     from,
                 });
                 return Ok((blocks, Next::Nothing));
@@ -108,6 +112,7 @@ impl BlockReader {
             blocks.push_back(Block {
                 data_type: decoded.data_type,
                 payload,
+                compressed: decoded.compressed && self.keep_compressed,
                 from,
             });
         }
@@ -148,7 +153,7 @@ impl BlockReader {
         scratch: &mut Scratch,
     ) -> Result<Bytes, SpillError> {
         let length = decoded.length as usize;
-        if decoded.compressed {
+        if decoded.compressed && !self.keep_compressed {
             let compressed = &mut scratch.block;
             compressed.clear();
             compressed.resize(length, 0);

@@ -208,6 +208,7 @@ impl SubpartitionView for BlockingView {
             out.push(Item {
                 data_type,
                 payload: block.payload,
+                compressed: block.compressed,
                 backlog,
             });
             if data_type.is_blocking() || (is_local && data_type.is_data()) {
@@ -224,6 +225,11 @@ impl SubpartitionView for BlockingView {
 
     fn backlog(&self) -> u32 {
         self.0.lock().backlog()
+    }
+
+    fn accept_compressed(&mut self, buffer_bytes: usize) {
+        let mut state = self.0.lock();
+        state.reader.keep_compressed = buffer_bytes >= state.reader.buffer_bytes;
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Producer<'a> {
     pub(super) events: TaskEvents<'a>,
     pub(super) counters: &'a Counters,
     pub(super) limits: Limits,
+    /// The consumer takes compressed buffers.
+    pub(super) decompresses: bool,
 }
 
 impl Producer<'_> {
@@ -46,7 +48,10 @@ impl Producer<'_> {
             end = stop_of(self.send) => return Err(end),
         };
         let failed = match opened {
-            Ok(view) => {
+            Ok(mut view) => {
+                if self.decompresses {
+                    view.accept_compressed(request.buffer_size as usize);
+                }
                 self.open();
                 self.send_all(view, request.buffer_size as usize).await?
             }
@@ -168,13 +173,23 @@ impl Producer<'_> {
             if headers.capacity() < FRAME_HEADER_BYTES {
                 headers.reserve(FRAME_HEADER_BYTES * BATCH_FRAMES);
             }
-            Frame::Buffer {
-                data_type: item.data_type,
-                length: u32::try_from(item.payload.len()).unwrap_or(u32::MAX),
-                sequence,
-                backlog: credit.reported_backlog(item.backlog),
-            }
-            .encode(&mut headers);
+            let length = u32::try_from(item.payload.len()).unwrap_or(u32::MAX);
+            let backlog = credit.reported_backlog(item.backlog);
+            let frame = if item.compressed {
+                Frame::CompressedBuffer {
+                    length,
+                    sequence,
+                    backlog,
+                }
+            } else {
+                Frame::Buffer {
+                    data_type: item.data_type,
+                    length,
+                    sequence,
+                    backlog,
+                }
+            };
+            frame.encode(&mut headers);
             chunks.push(headers.split().freeze());
             batch.bytes += FRAME_HEADER_BYTES + item.payload.len();
             if item.data_type.is_data() {
@@ -222,16 +237,17 @@ struct Batch {
 }
 
 /// Takes the next item, or its first part if it is data that is longer than the consumer's buffers: each part costs
-/// credit and counts in the backlog. Cut as it is sent, so that a consumer with tiny buffers costs no memory ahead.
+/// credit and counts in the backlog. A compressed buffer fits as it is, or the view would have decompressed it. Cut as it is sent, so that a consumer with tiny buffers costs no memory ahead.
 fn pop_part(pending: &mut VecDeque<Item>, buffer_size: usize) -> Option<Item> {
     let item = pending.front_mut()?;
-    if !item.data_type.is_data() || item.payload.len() <= buffer_size {
+    if !item.data_type.is_data() || item.compressed || item.payload.len() <= buffer_size {
         return pending.pop_front();
     }
     let payload = item.payload.split_to(buffer_size);
     Some(Item {
         data_type: item.data_type,
         payload,
+        compressed: false,
         backlog: item.backlog.saturating_add(parts(item, buffer_size)),
     })
 }

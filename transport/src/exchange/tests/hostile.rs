@@ -54,6 +54,27 @@ fn item(data_type: DataType, sequence: u32, payload: &[u8]) -> Vec<u8> {
     out.to_vec()
 }
 
+fn compressed(payload: &[u8]) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    Frame::CompressedBuffer {
+        length: u32::try_from(payload.len()).unwrap(),
+        sequence: 0,
+        backlog: 0,
+    }
+    .encode(&mut out);
+    out.extend_from_slice(payload);
+    out.to_vec()
+}
+
+/// An LZ4 block of some hundred bytes that makes 200,000.
+fn bomb() -> Vec<u8> {
+    let mut block = vec![0x1f, b'x', 1, 0];
+    block.extend([255; 800]);
+    block.extend([0, 0x50]);
+    block.extend(b"xxxxx");
+    block
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_producer_that_breaks_the_protocol_fails_that_channel_with_a_code() {
     use ErrorCode as Code;
@@ -79,6 +100,22 @@ async fn a_producer_that_breaks_the_protocol_fails_that_channel_with_a_code() {
             Code::STREAM_PROTOCOL,
         ),
         ("too long", buffer(0, &[0; 1001]), Code::STREAM_PROTOCOL),
+        ("a bomb", compressed(&bomb()), Code::STREAM_PROTOCOL),
+        (
+            "compressed garbage",
+            compressed(&[0xff; 300]),
+            Code::STREAM_PROTOCOL,
+        ),
+        (
+            "too long, compressed",
+            compressed(&[0; 1001]),
+            Code::STREAM_PROTOCOL,
+        ),
+        (
+            "nothing, compressed",
+            compressed(b""),
+            Code::STREAM_PROTOCOL,
+        ),
         ("unknown kind", vec![9; 16], Code::STREAM_PROTOCOL),
         (
             "a consumer's frame",

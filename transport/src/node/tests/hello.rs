@@ -255,7 +255,8 @@ async fn both_sides_know_the_agreement() {
     let b = b.start(fabric.transport("b")).await.unwrap();
     let lease = a.acquire(to(&b)).await.unwrap();
     let agreement = lease.agreement().unwrap();
-    assert_eq!((agreement.version, agreement.features), (1, 0b10));
+    let stated = agreement.features & !crate::proto::hello::OWN_FEATURE_BITS;
+    assert_eq!((agreement.version, stated), (1, 0b10));
     assert_eq!(agreement.peer_buffer_size, 2048);
     assert_eq!(agreement.peer_max_frame, 2048);
     let identity = PeerIdentity::Verified(verified("b"));

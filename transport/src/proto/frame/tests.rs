@@ -27,6 +27,11 @@ fn frames() -> impl Strategy<Value = Frame> {
             sequence,
             backlog: 0,
         }),
+        (0u32..65_536, any::<u32>()).prop_map(|(length, sequence)| Frame::CompressedBuffer {
+            length,
+            sequence,
+            backlog: 3,
+        }),
         any::<u32>().prop_map(|backlog| Frame::BacklogAnnouncement { backlog }),
         (0u32..1024).prop_map(|length| Frame::Error {
             kind: ErrorKind::ProducerFailed,
@@ -166,13 +171,13 @@ fn frames_that_cannot_be_right_are_refused() {
         },
     );
     check(&[(0, KIND_BUFFER), (1, 7)], FrameError::DataType { tag: 7 });
-    check(
-        &[(0, KIND_BUFFER), (1, 1), (3, 1)],
-        FrameError::Flags {
-            kind: KIND_BUFFER,
-            flags: FLAG_COMPRESSED,
-        },
-    );
+    for (kind, tag, flags) in [(KIND_BUFFER, 1, 2), (KIND_BUFFER, 2, 1), (KIND_ERROR, 1, 1)] {
+        let low = u8::try_from(flags).unwrap();
+        check(
+            &[(0, kind), (1, tag), (3, low)],
+            FrameError::Flags { kind, flags },
+        );
+    }
     check(
         &[(0, KIND_BUFFER), (1, 2), (4, 1)],
         FrameError::Length {
