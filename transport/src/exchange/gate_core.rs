@@ -116,11 +116,14 @@ impl GateCore {
                     view.take(u32::MAX, LOCAL_BATCH, &mut items)
                 };
                 self.return_view(index, view, taken, &mut items);
-                if overtaken {
-                    // There may be more than what has overtaken it.
-                    self.on_available(index);
+                state = self.lock();
+                if state.error.is_some() {
+                    continue;
                 }
-                continue;
+                // It is still this channel's turn. What was overtaken keeps its turn, too.
+                if overtaken {
+                    state.set_available(index);
+                }
             }
             if let Some(item) = self.pop(state, index) {
                 return Poll::Ready(Ok(Some((index, item))));

@@ -112,11 +112,7 @@ impl GateCore {
             }
             state = self.lock();
         }
-        let channel = &mut state.channels[index];
-        channel.view = Some(view);
-        if !channel.queue.is_empty() {
-            state.set_available(index);
-        }
+        state.channels[index].view = Some(view);
         drop(state);
         if let Err(error) = taken {
             self.fail(error);

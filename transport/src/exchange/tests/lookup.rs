@@ -238,3 +238,22 @@ async fn a_gate_that_the_node_cannot_feed_is_refused_with_advice() {
     );
     assert_eq!(consumer.pool.stats().guaranteed, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_near_consumer_hears_that_its_partition_was_released_and_gets_nothing_of_it() {
+    let (_, node) = pair().await;
+    let mut writer = node.produce(0, 1);
+    let source = ChannelSource::Local(request(0, 0));
+    let mut gate = node.consume(vec![source]).await;
+    writer.emit(0, &[7; 996]).await.unwrap();
+    settle().await;
+    node.partitions.release_partition(id(0), PRODUCER);
+    for _ in 0..2 {
+        assert!(matches!(
+            within("error", gate.next()).await,
+            Err(ExchangeError::PartitionNotFound { .. })
+        ));
+    }
+    drop((writer, gate));
+    assert_eq!(node.used(), 0);
+}

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn on_a_thread<F>(task: F) -> std::thread::JoinHandle<()>
+pub(super) fn on_a_thread<F>(task: F) -> std::thread::JoinHandle<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {

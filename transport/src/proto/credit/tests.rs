@@ -365,3 +365,70 @@ proptest! {
         prop_assert_eq!(back + model.pool, exclusive + pool);
     }
 }
+
+/// Free buffers, floating ones and wish of a channel with 2 exclusive buffers whose producer has announced a backlog,
+/// step by step: a buffer comes, goes back, and the backlog changes.
+#[test]
+fn a_channel_with_fewer_buffers_than_required_keeps_what_comes_back() {
+    let mut receiver = ReceiverCredit::new(2);
+    receiver.on_backlog(16);
+    assert_eq!(receiver.wanted(u32::MAX), 16);
+    receiver.on_floating(14);
+    assert_eq!((receiver.free(), receiver.wanted(u32::MAX)), (16, 2));
+    receiver.poll_announcement(true);
+    receiver.on_data(0, 16).unwrap();
+    assert_eq!(receiver.on_recycled(false), Recycled::Kept);
+    assert_eq!((receiver.free(), receiver.floating()), (16, 14));
+    receiver.on_floating(1);
+    assert_eq!(receiver.wanted(u32::MAX), 1);
+}
+
+#[test]
+fn a_channel_with_as_many_buffers_as_required_gives_floating_ones_back() {
+    let mut receiver = ReceiverCredit::new(2);
+    receiver.on_backlog(12);
+    receiver.on_floating(12);
+    assert_eq!((receiver.free(), receiver.wanted(u32::MAX)), (14, 0));
+    receiver.poll_announcement(true);
+    receiver.on_data(0, 12).unwrap();
+    assert_eq!(receiver.on_recycled(false), Recycled::Kept);
+    receiver.on_data(1, 11).unwrap();
+    assert_eq!(receiver.on_recycled(false), Recycled::Floating);
+    assert_eq!((receiver.free(), receiver.floating()), (13, 11));
+}
+
+#[test]
+fn a_channel_with_more_buffers_than_required_gives_its_floating_ones_back_until_none_is_left() {
+    let mut receiver = ReceiverCredit::new(2);
+    receiver.on_backlog(4);
+    receiver.on_floating(4);
+    receiver.poll_announcement(true);
+    for sequence in 0..4 {
+        receiver.on_data(sequence, 0).unwrap();
+    }
+    let given: Vec<_> = (0..4).map(|_| receiver.on_recycled(false)).collect();
+    assert_eq!(
+        given[..],
+        [Recycled::Floating; 4],
+        "2 are free, and 2 are required"
+    );
+    assert_eq!((receiver.free(), receiver.floating()), (2, 0));
+    receiver.on_data(4, 0).unwrap();
+    assert_eq!(
+        receiver.on_recycled(true),
+        Recycled::Kept,
+        "an exclusive one stays"
+    );
+}
+
+#[test]
+fn every_buffer_that_comes_is_required_no_longer() {
+    let mut receiver = ReceiverCredit::new(0);
+    receiver.on_backlog(3);
+    receiver.on_floating(3);
+    receiver.poll_announcement(true);
+    for left in [2, 1, 0] {
+        receiver.on_data(2 - left, left).unwrap();
+        assert_eq!((receiver.expected(), receiver.free()), (left, left));
+    }
+}
