@@ -120,9 +120,18 @@ pub struct TransportConfig {
     /// Handshakes that a listener works on at the same time. Default 256.
     pub max_handshakes: u32,
     /// Most streams that a peer may have open on one connection; allowed in steps as they are used. Default 65,536.
-    /// It bounds what a peer of a TCP connection can make this node hold: 2 MiB for each stream whose handler does not
-    /// read. On QUIC all streams of a connection share a window.
+    /// On TCP each of them may lie unread with 16 KiB, beside [`max_unread_bytes`](Self::max_unread_bytes). On QUIC all
+    /// streams of a connection share a window.
     pub max_streams_per_connection: u32,
+    /// Bytes that a peer may make this node hold unread on one TCP connection, beyond 16 KiB for each of its streams.
+    /// The windows of streams whose senders wait for them grow up to 2 MiB each, and to this together. Default 64 MiB: 32
+    /// streams with the largest window, or 256 with 256 KiB, which is more than the credits of a channel allow where
+    /// there are that many.
+    pub max_unread_bytes: u64,
+    /// Connections that peers may have to this node; more are refused with
+    /// [`LIMIT_EXCEEDED`](crate::ErrorCode::LIMIT_EXCEEDED). Default 10,000: several for each node of the largest clusters,
+    /// and a bound for what one of them can do that dials without end.
+    pub max_connections: u32,
     /// A peer that does not read for so long, while we have something to send it, is dropped. Default 30 s.
     pub write_timeout: Duration,
     /// Wait of a task for a buffer of the node's pool before it fails with a message that says what to raise.
@@ -155,6 +164,8 @@ impl Default for TransportConfig {
             handshake_timeout: Duration::from_secs(10),
             max_handshakes: 256,
             max_streams_per_connection: 65_536,
+            max_unread_bytes: 64 * 1024 * 1024,
+            max_connections: 10_000,
             write_timeout: Duration::from_secs(30),
             buffer_request_timeout: Duration::from_secs(30),
             blocking_compression: Compression::None,
@@ -254,6 +265,20 @@ impl TransportConfig {
                 "max_handshakes",
                 self.max_handshakes.to_string(),
                 "1 to 65536",
+            );
+        }
+        if !(1..=1_000_000).contains(&self.max_connections) {
+            return bad(
+                "max_connections",
+                self.max_connections.to_string(),
+                "1 to 1000000",
+            );
+        }
+        if !(1 << 20..=1 << 40).contains(&self.max_unread_bytes) {
+            return bad(
+                "max_unread_bytes",
+                format!("{} bytes", self.max_unread_bytes),
+                "1MiB to 1TiB",
             );
         }
         if !(16..=1_000_000).contains(&self.max_streams_per_connection) {

@@ -176,6 +176,14 @@ pub enum ConnectError {
         /// The peer.
         address: String,
     },
+    /// This process or machine has nothing left for another connection: open files, ports, memory.
+    #[error("cannot connect to {address} from here: {reason}")]
+    Exhausted {
+        /// The peer.
+        address: String,
+        /// The system's reason, and what to change.
+        reason: String,
+    },
     /// Anything else; the source has the detail.
     #[error("connecting to {address} failed")]
     Transport {
@@ -193,7 +201,10 @@ impl ConnectError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::TimedOut { .. } | Self::Unreachable { .. } | Self::Transport { .. } => true,
+            Self::TimedOut { .. }
+            | Self::Unreachable { .. }
+            | Self::Exhausted { .. }
+            | Self::Transport { .. } => true,
             Self::Refused { code, .. } => {
                 matches!(
                     *code,
@@ -211,6 +222,7 @@ impl ConnectError {
             Self::Refused { code, .. } | Self::PeerRejected { code, .. } => *code,
             Self::TimedOut { .. } => ErrorCode::TIMED_OUT,
             Self::Cancelled { .. } => ErrorCode::CANCELLED,
+            Self::Exhausted { .. } => ErrorCode::LIMIT_EXCEEDED,
             _ => ErrorCode::INTERNAL,
         }
     }

@@ -123,6 +123,7 @@ impl TransportError {
         match error {
             ConnectError::Cancelled { .. }
             | ConnectError::PeerRejected { .. }
+            | ConnectError::Exhausted { .. }
             | ConnectError::Address { .. } => Self::Local {
                 peer,
                 message,
@@ -206,4 +207,77 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ConnectionError;
+
+    fn id() -> ConnectionId {
+        ConnectionId::new(ResourceId::new("tm-2").unwrap(), "host:6121").with_index(3)
+    }
+
+    #[test]
+    fn a_failed_dial_says_which_side_failed_and_whom_it_was_to_reach() {
+        let (address, reason) = ("host:6121".to_owned(), "because".to_owned());
+        let code = ErrorCode::WRONG_CLUSTER;
+        let local = [
+            ConnectError::Cancelled {
+                address: address.clone(),
+            },
+            ConnectError::PeerRejected {
+                address: address.clone(),
+                code,
+                reason: reason.clone(),
+            },
+            ConnectError::Address {
+                address: address.clone(),
+                reason: reason.clone(),
+            },
+            ConnectError::Exhausted {
+                address: address.clone(),
+                reason: reason.clone(),
+            },
+        ];
+        let remote = [
+            ConnectError::Refused {
+                address: address.clone(),
+                code,
+                reason: reason.clone(),
+            },
+            ConnectError::TimedOut {
+                address: address.clone(),
+                reason: reason.clone(),
+            },
+            ConnectError::Unreachable { address, reason },
+        ];
+        for error in &local {
+            let error = TransportError::from_connect(&id(), error);
+            assert!(matches!(error, TransportError::Local { .. }), "{error}");
+            assert!(error.to_string().contains("tm-2@host:6121#3"), "{error}");
+        }
+        for error in &remote {
+            let error = TransportError::from_connect(&id(), error);
+            assert!(matches!(error, TransportError::Remote { .. }), "{error}");
+            assert!(error.to_string().contains("tm-2@host:6121#3"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_connection_is_remote_unless_this_side_closed_it_flink_21952() {
+        let reason = "read: Connection reset by peer (os error 104)".to_owned();
+        let lost = StreamError::from(ConnectionError::Lost { reason });
+        let error = TransportError::from_stream(id(), &lost);
+        assert!(matches!(error, TransportError::Remote { .. }), "{error}");
+        assert!(error.is_retryable());
+        let closed = StreamError::from(ConnectionError::ClosedLocally {
+            code: ErrorCode::SHUTTING_DOWN,
+            reason: String::new(),
+        });
+        let error = TransportError::from_stream(id(), &closed);
+        assert!(matches!(error, TransportError::Local { .. }), "{error}");
+        let error = TransportError::from_stream(id(), &StreamError::Closed);
+        assert!(matches!(error, TransportError::Local { .. }), "{error}");
+    }
 }

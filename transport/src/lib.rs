@@ -2,6 +2,7 @@
 
 mod addr;
 mod alert;
+mod awaited;
 mod clock;
 mod config;
 mod connections;
@@ -18,6 +19,7 @@ pub mod quic;
 mod rustls_credentials;
 mod shutdown;
 mod stream;
+mod system;
 pub mod tcp;
 mod transport;
 mod warnings;

@@ -82,6 +82,13 @@ pub trait Transport: Send + Sync + 'static {
         expected: Option<&ResourceId>,
     ) -> impl Future<Output = Result<Self::Connection, ConnectError>> + Send;
 
+    /// What a caller should be told that has given up waiting for a dial to this address, while the dial is still under
+    /// way: what not having heard anything from there may mean.
+    fn unanswered(&self, address: SocketAddr) -> Option<String> {
+        let _ = address;
+        None
+    }
+
     /// Waits until the peers of closed connections have been told, as far as the network lets it.
     ///
     /// `Node` awaits it at its end, within the deadline of its shutdown, before it stops the network thread. A backend

@@ -17,8 +17,13 @@
 //!   region of a file (one for each 8 buffers or more), and 64 KiB and four buffers for each operation of the
 //!   [`IoManager`] that may run;
 //! - the transport's windows: on QUIC up to 16 MiB received and 8 MiB sent per connection (32 and 32 on the WAN profile),
-//!   on TCP up to 2 MiB received and 256 KiB sent per stream, and some 320 KiB of read buffers per connection. A channel
-//!   reads its stream at once, so that little of a window is ever used.
+//!   on TCP up to 16 KiB received per stream and `max_unread_bytes` (64 MiB) per connection, 256 KiB sent per stream, and
+//!   some 320 KiB of read buffers per connection. A channel reads its stream at once, so that little of a window is ever
+//!   used. A peer that is out to use memory up can make unread bytes on TCP cost 16 times as much: a piece of 4 KiB or
+//!   more keeps the read buffer of 64 KiB in which it came.
+//!
+//! All of the last item counts for each of up to `max_connections` accepted connections, and for `connections_per_peer`
+//! dialled ones to each peer, twice that while old ones are drained.
 
 mod acknowledgement;
 mod blocking;

@@ -10,6 +10,7 @@ mod buffer_size;
 mod cancel;
 #[cfg(feature = "lz4")]
 mod compression;
+mod connections;
 mod debloat;
 mod delivery;
 mod fairness;

@@ -84,6 +84,7 @@ pub(crate) async fn accept_connections<L: Listener>(
     tasks: Shutdown,
 ) {
     let hellos = Arc::new(Semaphore::new(local.config.max_handshakes as usize));
+    let places = Arc::new(Semaphore::new(local.config.max_connections as usize));
     loop {
         let connection = tokio::select! {
             biased;
@@ -99,13 +100,22 @@ pub(crate) async fn accept_connections<L: Listener>(
             }
         };
         let address = connection.remote_addr();
-        let Ok(hello) = Arc::clone(&hellos).try_acquire_owned() else {
-            let reason = "too many connections wait for their hello";
-            connection.close(ErrorCode::LIMIT_EXCEEDED, reason);
-            if let Some(held_back) = local.warnings.due(now(), FailureClass::Overload) {
-                tracing::warn!(%address, held_back, reason, "refused a connection");
+        let place = Arc::clone(&places).try_acquire_owned();
+        let hello = Arc::clone(&hellos).try_acquire_owned();
+        let (place, hello) = match (place, hello) {
+            (Ok(place), Ok(hello)) => (place, hello),
+            (place, _) => {
+                let max = local.config.max_connections;
+                let reason = match place {
+                    Ok(_) => "too many connections wait for their hello".to_owned(),
+                    Err(_) => format!("the node has {max} connections of peers, all it may have"),
+                };
+                connection.close(ErrorCode::LIMIT_EXCEEDED, &reason);
+                if let Some(held_back) = local.warnings.due(now(), FailureClass::Overload) {
+                    tracing::warn!(%address, held_back, reason, "refused a connection");
+                }
+                continue;
             }
-            continue;
         };
         let server = Server {
             local: Arc::clone(&local),
@@ -113,6 +123,7 @@ pub(crate) async fn accept_connections<L: Listener>(
             tasks: tasks.clone(),
         };
         tasks.spawn(async move {
+            let _place = place;
             let Some(live) = server.introduce(connection).await else {
                 return;
             };

@@ -2,10 +2,9 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -61,18 +60,14 @@ impl<T: Transport> Dial for Dialler<T> {
     ) -> BoxFuture<'static, Result<Arc<dyn LiveConnection>, ConnectError>> {
         let (transport, local) = (Arc::clone(&self.transport), Arc::clone(&self.local));
         Box::pin(async move {
-            let attempts = AtomicU32::new(0);
+            let progress = Progress::default();
             let budget = local.config.connect_timeout;
-            let dial = attempt_until_done(&*transport, &local, &to, &attempts);
-            let Ok(outcome) = timeout(budget, dial).await else {
-                let under_way = attempts.load(Ordering::Relaxed);
+            let mut dial = pin!(attempt_until_done(&*transport, &local, &to, &progress));
+            let Ok(outcome) = timeout(budget, &mut dial).await else {
+                let reason = progress.words(&*transport, &local);
                 return Err(ConnectError::TimedOut {
-                    address: to.address,
-                    reason: format!(
-                        "attempt {under_way} of at most {} was under way after {} ms",
-                        local.config.connect_retries + 1,
-                        budget.as_millis()
-                    ),
+                    address: to.address.clone(),
+                    reason,
                 });
             };
             let live: Arc<dyn LiveConnection> = Arc::new(outcome?);
@@ -81,22 +76,64 @@ impl<T: Transport> Dial for Dialler<T> {
     }
 }
 
+/// How far a dial has come, for whom it takes too long.
+#[derive(Debug, Default)]
+struct Progress(Mutex<Reached>);
+
+#[derive(Debug, Default)]
+struct Reached {
+    attempts: u32,
+    address: Option<SocketAddr>,
+    /// Why the attempt before this one failed.
+    failure: Option<String>,
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, Reached> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn words<T: Transport>(&self, transport: &T, local: &Local) -> String {
+        let reached = self.lock();
+        let mut words = format!(
+            "attempt {} of at most {} was under way after {} ms",
+            reached.attempts,
+            local.config.connect_retries + 1,
+            local.config.connect_timeout.as_millis()
+        );
+        let unanswered = reached.address.and_then(|a| transport.unanswered(a));
+        let failure = reached.failure.as_ref();
+        let failure = failure.map(|failure| format!("the one before failed: {failure}"));
+        for more in [unanswered, failure].into_iter().flatten() {
+            words.push_str("; ");
+            words.push_str(&more);
+        }
+        words
+    }
+}
+
 async fn attempt_until_done<T: Transport>(
     transport: &T,
     local: &Local,
     to: &ConnectionId,
-    attempts: &AtomicU32,
+    progress: &Progress,
 ) -> Result<Live<T::Connection>, ConnectError> {
     let config = &local.config;
     let backoff = Backoff::new(config.connect_backoff, config.connect_backoff_max);
     let deadline = now() + config.connect_timeout;
     loop {
-        let attempt = attempts.fetch_add(1, Ordering::Relaxed) + 1;
-        let error = match attempt_once(transport, local, to).await {
+        let attempt = {
+            let mut reached = progress.lock();
+            reached.attempts += 1;
+            reached.address = None;
+            reached.attempts
+        };
+        let error = match attempt_once(transport, local, to, progress).await {
             Ok(live) => return Ok(live),
             Err(error) => error,
         };
         tracing::debug!(peer = %to, attempt, error = chain(&error), "dial attempt failed");
+        progress.lock().failure = Some(chain(&error));
         let pause = backoff.pause(attempt, fastrand::f64());
         if !error.is_retryable() || attempt > config.connect_retries {
             return Err(with_attempts(error, attempt, None));
@@ -112,8 +149,10 @@ async fn attempt_once<T: Transport>(
     transport: &T,
     local: &Local,
     to: &ConnectionId,
+    progress: &Progress,
 ) -> Result<Live<T::Connection>, ConnectError> {
     let address = resolve(&to.address).await?;
+    progress.lock().address = Some(address);
     let expected = to.peer.as_ref();
     let connection = transport.connect(address, expected).await?;
     match introduce_dialled(local, &connection, expected).await {
@@ -175,6 +214,7 @@ fn with_attempts(mut error: ConnectError, attempts: u32, out_of: Option<Duration
         | ConnectError::Tls { reason, .. }
         | ConnectError::TimedOut { reason, .. }
         | ConnectError::Unreachable { reason, .. }
+        | ConnectError::Exhausted { reason, .. }
         | ConnectError::Bind { reason, .. } => {
             reason.push_str(" (");
             reason.push_str(&tried);

@@ -1,7 +1,6 @@
 //! The accepting side: handshakes beside each other, bounded in number and time.
 
 use std::{
-    io,
     net::SocketAddr,
     sync::{Arc, Mutex},
 };
@@ -19,10 +18,12 @@ use super::{
 };
 use crate::{
     addr::BindAddr,
+    awaited::Awaited,
     error::ConnectError,
     handshakes::Handshakes,
     identity::{Admission, Credentials},
     shutdown::Shutdown,
+    system::BindFailures,
     transport::Listener,
 };
 
@@ -61,7 +62,7 @@ impl QuicListener {
         };
         let tls = settings.credentials.server_config();
         let server = server_config(Arc::clone(&tls), &settings.quic).map_err(failed)?;
-        let endpoint = bind_first(bind, path, &server)?;
+        let endpoint = bind_first(bind, path, &server, &settings.awaited)?;
         let local_addr = endpoint.local_addr().map_err(|e| failed(e.to_string()))?;
         Ok(Self {
             endpoint,
@@ -181,6 +182,8 @@ pub(super) struct ListenerSettings {
     pub(super) quic: Arc<quinn::TransportConfig>,
     /// Owns what outlives the listener: the wait for its connections' end.
     pub(super) tasks: Shutdown,
+    /// The dials of the transport, which leave from the listener's socket.
+    pub(super) awaited: Arc<Awaited>,
 }
 
 /// What a listener of ours accepts with; the error says why these certificates cannot be used.
@@ -205,31 +208,16 @@ fn bind_first(
     bind: &BindAddr,
     path: &PathSettings,
     server: &ServerConfig,
+    awaited: &Arc<Awaited>,
 ) -> Result<Endpoint, ConnectError> {
-    let mut last = None;
+    let mut failures = BindFailures::new(bind);
     for address in bind.candidates() {
-        match open_endpoint(address, path, Some(server.clone())) {
+        match open_endpoint(address, path, Some(server.clone()), awaited) {
             Ok(endpoint) => return Ok(endpoint),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = Some(error),
-            Err(error) => {
-                return Err(ConnectError::Bind {
-                    address: bind.to_string(),
-                    reason: error.to_string(),
-                });
-            }
+            Err(error) => failures.add(error)?,
         }
     }
-    Err(if bind.is_range() {
-        let reason = last.map_or_else(String::new, |error| format!(" ({error})"));
-        ConnectError::Bind {
-            address: bind.to_string(),
-            reason: format!("no port of the range is free{reason}"),
-        }
-    } else {
-        ConnectError::AddressInUse {
-            address: bind.to_string(),
-        }
-    })
+    Err(failures.exhausted())
 }
 
 /// Peers that wait in front of `accept`. quinn's default is 65,536.

@@ -16,6 +16,7 @@ use quinn::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::profile::PathSettings;
+use crate::awaited::Awaited;
 
 /// Binds a socket and puts an endpoint on it, on the current tokio runtime.
 ///
@@ -25,6 +26,7 @@ pub(super) fn open_endpoint(
     address: SocketAddr,
     path: &PathSettings,
     server: Option<ServerConfig>,
+    awaited: &Arc<Awaited>,
 ) -> io::Result<Endpoint> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -35,7 +37,7 @@ pub(super) fn open_endpoint(
     enlarge_buffers(&socket);
     let runtime = Arc::new(TokioRuntime);
     let inner = runtime.wrap_udp_socket(socket.into())?;
-    let socket = BoundedSocket::new(inner, path);
+    let socket = BoundedSocket::new(inner, path, Arc::clone(awaited));
     Endpoint::new_with_abstract_socket(path.endpoint_config(), server, Arc::new(socket), runtime)
 }
 
@@ -47,41 +49,65 @@ fn enlarge_buffers(socket: &Socket) {
     let set = socket
         .set_recv_buffer_size(SOCKET_BUFFER)
         .and_then(|()| socket.set_send_buffer_size(SOCKET_BUFFER));
-    let got = match set {
-        Ok(()) => socket.recv_buffer_size().and_then(|recv| {
-            let send = socket.send_buffer_size()?;
-            Ok(recv.min(send))
-        }),
-        Err(error) => Err(error),
+    let got = set.and_then(|()| {
+        let recv = socket.recv_buffer_size()?;
+        Ok((recv, socket.send_buffer_size()?))
+    });
+    let warning = match got {
+        Ok((recv, send)) => shortfall(kept(recv), kept(send)),
+        Err(error) => Some(format!("cannot set UDP socket buffers: {error}")),
     };
-    match got {
-        Ok(bytes) if bytes >= SOCKET_BUFFER => {}
-        Ok(bytes) => WARNED.call_once(|| {
-            tracing::warn!(
-                bytes,
-                wanted = SOCKET_BUFFER,
-                "UDP socket buffers are small, packets will be lost under load: \
-                 raise net.core.rmem_max and net.core.wmem_max"
-            );
-        }),
-        Err(error) => WARNED.call_once(|| {
-            tracing::warn!(%error, wanted = SOCKET_BUFFER, "cannot set UDP socket buffers");
-        }),
+    if let Some(warning) = warning {
+        WARNED.call_once(|| tracing::warn!("{warning}"));
     }
+}
+
+/// What the system keeps of the size that it reports: Linux doubles it for its own use.
+fn kept(reported: usize) -> usize {
+    if cfg!(target_os = "linux") {
+        reported / 2
+    } else {
+        reported
+    }
+}
+
+/// What is wrong with buffers of these sizes.
+fn shortfall(recv: usize, send: usize) -> Option<String> {
+    let buffers = [
+        ("receive", recv, "net.core.rmem_max"),
+        ("send", send, "net.core.wmem_max"),
+    ];
+    let short: Vec<_> = buffers
+        .iter()
+        .filter(|(_, bytes, _)| *bytes < SOCKET_BUFFER)
+        .map(|(what, bytes, limit)| {
+            format!("the {what} buffer has {bytes} bytes ({limit} limits it)")
+        })
+        .collect();
+    (!short.is_empty()).then(|| {
+        format!(
+            "UDP socket buffers are small, {SOCKET_BUFFER} bytes are wanted: {}; packets are lost under load, which costs \
+             speed: raise the limits with sysctl",
+            short.join(", ")
+        )
+    })
 }
 
 /// A socket that tells quinn how many packets fit one send and one receive at this packet size.
 ///
 /// quinn takes ten packets a send whatever their size. Above 64 KiB in total the system refuses the send, which is
 /// taken for a lost probe, and the whole batch is gone.
+///
+/// It also says which dialled addresses something has come from.
 struct BoundedSocket {
     inner: Arc<dyn AsyncUdpSocket>,
+    awaited: Arc<Awaited>,
     send_segments: usize,
     receive_segments: usize,
 }
 
 impl BoundedSocket {
-    fn new(inner: Arc<dyn AsyncUdpSocket>, path: &PathSettings) -> Self {
+    fn new(inner: Arc<dyn AsyncUdpSocket>, path: &PathSettings, awaited: Arc<Awaited>) -> Self {
         static WARNED: Once = Once::new();
         if path.max_segments() > 1 && inner.max_transmit_segments() == 1 {
             WARNED.call_once(|| {
@@ -96,6 +122,7 @@ impl BoundedSocket {
         Self {
             send_segments: inner.max_transmit_segments().min(path.max_segments()),
             receive_segments: inner.max_receive_segments().min(whole_batch),
+            awaited,
             inner,
         }
     }
@@ -125,7 +152,13 @@ impl AsyncUdpSocket for BoundedSocket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        self.inner.poll_recv(cx, bufs, meta)
+        let received = self.inner.poll_recv(cx, bufs, meta);
+        if let Poll::Ready(Ok(count)) = received {
+            for packet in &meta[..count] {
+                self.awaited.heard(packet.addr);
+            }
+        }
+        received
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -147,3 +180,27 @@ impl AsyncUdpSocket for BoundedSocket {
 
 /// 4 MiB: no loss where the default of 208 KiB lost thousands of packets a second. Linux reports twice what it keeps.
 const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clamped_buffers_are_named_with_what_limits_them() {
+        assert_eq!(shortfall(SOCKET_BUFFER, SOCKET_BUFFER), None);
+        let text = shortfall(212_992, SOCKET_BUFFER).unwrap();
+        assert!(
+            text.contains("the receive buffer has 212992 bytes (net.core.rmem_max"),
+            "{text}"
+        );
+        assert!(
+            text.contains("4194304 bytes are wanted") && !text.contains("wmem"),
+            "{text}"
+        );
+        let text = shortfall(SOCKET_BUFFER, 1).unwrap();
+        assert!(
+            text.contains("wmem_max") && !text.contains("rmem"),
+            "{text}"
+        );
+    }
+}

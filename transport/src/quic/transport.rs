@@ -20,11 +20,13 @@ use super::{
 };
 use crate::{
     addr::BindAddr,
+    awaited::Awaited,
     config::{ConfigError, TransportConfig},
     error::ConnectError,
     handshakes::Handshakes,
     identity::{Admission, Credentials, ResourceId, SERVER_NAME},
     shutdown::Shutdown,
+    system,
     transport::{Listener, Transport},
 };
 
@@ -40,6 +42,8 @@ pub struct QuicTransport {
     credentials: Arc<dyn Credentials>,
     config: TransportConfig,
     endpoints: Arc<Mutex<Endpoints>>,
+    /// Dials under way, of which the sockets know when something comes.
+    awaited: Arc<Awaited>,
     /// Owns the waits for the connections of listeners that are gone.
     tasks: Shutdown,
 }
@@ -54,6 +58,7 @@ impl QuicTransport {
         credentials: Arc<dyn Credentials>,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
+        system::prepare();
         let path = PathSettings::of(config.profile);
         Ok(Self {
             path,
@@ -61,6 +66,7 @@ impl QuicTransport {
             credentials,
             config: config.clone(),
             endpoints: Arc::default(),
+            awaited: Arc::default(),
             tasks: Shutdown::new(),
         })
     }
@@ -84,7 +90,7 @@ impl QuicTransport {
         let server = super::listener::server_config(self.credentials.server_config(), &self.quic)
             .map_err(failed)?;
         let client = self.client_config(bind)?;
-        let mut endpoint = open_endpoint(bind, &self.path, Some(server))
+        let mut endpoint = open_endpoint(bind, &self.path, Some(server), &self.awaited)
             .map_err(|error| failed(error.to_string()))?;
         endpoint.set_default_client_config(client);
         Ok(endpoint)
@@ -109,11 +115,14 @@ impl QuicTransport {
         if let Some(endpoint) = slot {
             return Ok(endpoint.clone());
         }
-        let endpoint =
-            open_endpoint(any, &self.path, None).map_err(|error| ConnectError::Unreachable {
-                address: address.to_string(),
-                reason: format!("cannot open a local socket: {error}"),
-            })?;
+        let opened = open_endpoint(any, &self.path, None, &self.awaited);
+        let endpoint = opened.map_err(|error| ConnectError::Exhausted {
+            address: address.to_string(),
+            reason: format!(
+                "cannot open a local socket: {}",
+                system::explain(&error, None)
+            ),
+        })?;
         Ok(slot.insert(endpoint).clone())
     }
 
@@ -175,6 +184,7 @@ impl Transport for QuicTransport {
             credentials: Arc::clone(&self.credentials),
             quic: Arc::clone(&self.quic),
             tasks: self.tasks.clone(),
+            awaited: Arc::clone(&self.awaited),
         };
         let handshakes = Handshakes::new(&self.config);
         let endpoints = Arc::clone(&self.endpoints);
@@ -193,14 +203,27 @@ impl Transport for QuicTransport {
         expected: Option<&ResourceId>,
     ) -> Result<QuicConnection, ConnectError> {
         let limit = self.config.handshake_timeout;
-        timeout(limit, self.dial(address, expected))
+        let _awaits = self.awaited.begin(address);
+        let mut outcome = timeout(limit, self.dial(address, expected))
             .await
             .unwrap_or_else(|_| {
                 Err(ConnectError::TimedOut {
                     address: address.to_string(),
                     reason: format!("no handshake within {limit:?}"),
                 })
-            })
+            });
+        if let Err(ConnectError::TimedOut { reason, .. }) = &mut outcome
+            && let Some(more) = self.unanswered(address)
+        {
+            reason.push_str("; ");
+            reason.push_str(&more);
+        }
+        outcome
+    }
+
+    fn unanswered(&self, address: SocketAddr) -> Option<String> {
+        let is_silent = self.awaited.is_silent(address);
+        is_silent.then(|| silence(&self.path, address))
     }
 
     /// Waits until the last connection of every socket has gone through its closing period, at most a second, and so for
@@ -217,6 +240,22 @@ impl Transport for QuicTransport {
             tracing::debug!("some connections were not closed, or their closing takes longer");
         }
     }
+}
+
+/// What it may mean that no packet came from an address.
+fn silence(path: &PathSettings, address: SocketAddr) -> String {
+    let mut words = format!(
+        "no packet came from {address}: nobody listens there (`ss -uln` on that machine shows who does), or UDP is \
+         blocked on the way, as many firewalls let TCP alone pass; the tcp backend needs no UDP"
+    );
+    if path.initial_mtu > ETHERNET_PAYLOAD && !address.ip().is_loopback() {
+        words.push_str(&format!(
+            "; or the path does not carry the packets of {} bytes that this profile begins with: the lan profile finds \
+             out what it carries",
+            path.initial_mtu
+        ));
+    }
+    words
 }
 
 /// The sockets of one node. The listener takes its own away when it is dropped.
@@ -239,6 +278,9 @@ impl Endpoints {
 pub(super) fn lock(endpoints: &Mutex<Endpoints>) -> MutexGuard<'_, Endpoints> {
     endpoints.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// UDP payload of a 1,500-byte frame with IPv4: what any path of today carries.
+const ETHERNET_PAYLOAD: u16 = 1_472;
 
 /// How long the end waits for closed connections. Their closing period, in which the close is sent again to a peer that
 /// has not heard it, takes three probe time-outs (RFC 9000 section 10.2): some 100 ms, and less than this up to a round

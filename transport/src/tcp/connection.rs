@@ -9,15 +9,14 @@ use super::{
     reader,
     shared::Shared,
     stream::{TcpRecvStream, TcpSendStream, halves},
+    transport::{Setup, growth},
     writer::{self, Batching, PLAIN_BATCH_BYTES, TLS_BATCH_BYTES},
 };
 use crate::{
     clock::now,
-    config::TransportConfig,
     error::{ConnectionError, ErrorCode},
     identity::PeerIdentity,
     proto::mux::{Liveness, Mux, MuxConfig, OpenError, Settings, Side},
-    shutdown::Shutdown,
     transport::{Connection, ConnectionStats},
 };
 
@@ -64,11 +63,8 @@ pub(super) struct Established {
 
 impl TcpConnection {
     /// Starts the tasks, on the current runtime.
-    pub(super) fn start(
-        established: Established,
-        config: &TransportConfig,
-        tasks: &Shutdown,
-    ) -> Self {
+    pub(super) fn start(established: Established, setup: &Setup) -> Self {
+        let (config, tasks) = (&setup.config, &setup.tasks);
         let batch_bytes = match established.socket {
             Socket::Plain(_) => PLAIN_BATCH_BYTES,
             Socket::Tls(_) => TLS_BATCH_BYTES,
@@ -80,6 +76,7 @@ impl TcpConnection {
                 peer: established.remote,
                 frame_bytes: LEAST_FRAME_LIMIT.max(config.buffer_size as usize),
                 queue_bytes: QUEUE_BYTES,
+                growth: growth(config),
             },
         );
         let liveness = Liveness::new(now(), config.keep_alive, config.idle_timeout);
@@ -88,6 +85,7 @@ impl TcpConnection {
             liveness,
             established.address,
             established.peer,
+            Arc::clone(&setup.open),
         ));
         let batching = Batching {
             bytes: batch_bytes,

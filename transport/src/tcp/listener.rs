@@ -18,7 +18,13 @@ use super::{
     transport::{Setup, prepare},
 };
 use crate::{
-    addr::BindAddr, clock::now, error::ConnectError, handshakes::Handshakes, transport::Listener,
+    addr::BindAddr,
+    clock::now,
+    error::ConnectError,
+    handshakes::Handshakes,
+    proto::backoff::Backoff,
+    system::{self, BindFailures},
+    transport::Listener,
     warnings::FailureClass,
 };
 
@@ -32,14 +38,16 @@ pub struct TcpListener {
     address: SocketAddr,
     setup: Arc<Setup>,
     handshakes: Handshakes<TcpConnection>,
-    /// The system refused a socket: accepting pauses until then.
+    /// Times in a row that the system gave no socket.
+    refusals: u32,
+    /// Accepting pauses until then.
     paused_until: Option<Instant>,
 }
 
 impl TcpListener {
     /// Binds the first free address.
     pub(super) async fn bind(bind: &BindAddr, setup: Arc<Setup>) -> Result<Self, ConnectError> {
-        let mut last = None;
+        let mut failures = BindFailures::new(bind);
         for candidate in bind.candidates() {
             match Socket::bind(candidate).await.and_then(|socket| {
                 let address = socket.local_addr()?;
@@ -51,30 +59,14 @@ impl TcpListener {
                         address,
                         handshakes: Handshakes::new(&setup.config),
                         setup,
+                        refusals: 0,
                         paused_until: None,
                     });
                 }
-                Err(error) => last = Some(error),
+                Err(error) => failures.add(error)?,
             }
         }
-        let address = bind.to_string();
-        Err(match last {
-            Some(error) if error.kind() == io::ErrorKind::AddrInUse && !bind.is_range() => {
-                ConnectError::AddressInUse { address }
-            }
-            Some(error) if bind.is_range() => ConnectError::Bind {
-                address,
-                reason: format!("no port of the range is free, the last one said: {error}"),
-            },
-            Some(error) => ConnectError::Bind {
-                address,
-                reason: error.to_string(),
-            },
-            None => ConnectError::Bind {
-                address,
-                reason: "the range is empty".to_owned(),
-            },
-        })
+        Err(failures.exhausted())
     }
 
     /// Handshakes that failed, were refused or had to make way since the start.
@@ -93,20 +85,19 @@ impl TcpListener {
             let credentials = setup.credentials.as_ref();
             let established =
                 handshake::accept(tcp, address, credentials, setup.settings()).await?;
-            Ok(TcpConnection::start(
-                established,
-                &setup.config,
-                &setup.tasks,
-            ))
+            Ok(TcpConnection::start(established, &setup))
         });
     }
 
     /// Out of descriptors or memory: the kernel would report the same again at once.
     fn pause(&mut self, error: &io::Error) {
-        self.paused_until = Some(now() + ACCEPT_PAUSE);
+        self.refusals = self.refusals.saturating_add(1);
+        let pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        self.paused_until = Some(now() + pauses.pause(self.refusals, 1.0));
         let warnings = &self.handshakes.warnings;
         if let Some(held_back) = warnings.due(now(), FailureClass::Accept) {
-            tracing::warn!(%error, held_back, "cannot accept, trying again");
+            let error = system::explain(error, Some(self.setup.connections()));
+            tracing::warn!(error, held_back, "cannot accept connections, trying again");
         }
     }
 }
@@ -131,7 +122,10 @@ impl Listener for TcpListener {
                 }
                 accepted = self.socket.accept(), if room && self.paused_until.is_none() => {
                     match accepted {
-                        Ok((tcp, address)) => self.start_handshake(tcp, address),
+                        Ok((tcp, address)) => {
+                            self.refusals = 0;
+                            self.start_handshake(tcp, address);
+                        }
                         Err(error) if is_of_peer(&error) => {}
                         Err(error) => self.pause(&error),
                     }
@@ -167,5 +161,9 @@ fn is_of_peer(error: &io::Error) -> bool {
     )
 }
 
-/// How long accepting rests when the system gives no socket.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long accepting rests when the system gives no socket; doubles up to the longest pause. Peers wait in the kernel
+/// meanwhile, and a dial lasts for seconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A new peer waits no longer than this when there is room again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);

@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub(super) may_open: Notify,
     pub(super) remote: SocketAddr,
     pub(super) peer: PeerIdentity,
+    /// Counts the connection among those of its transport.
+    _open: Arc<()>,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl Shared {
         liveness: Liveness,
         remote: SocketAddr,
         peer: PeerIdentity,
+        open: Arc<()>,
     ) -> Self {
         Self {
             state: Mutex::new(State {
@@ -82,6 +85,7 @@ impl Shared {
             may_open: Notify::new(),
             remote,
             peer,
+            _open: open,
         }
     }
 

@@ -155,7 +155,7 @@ async fn the_first_bytes_are_those_of_the_documentation() {
     let hello = [
         b'T', b'H', b'A', b'L', b'W', b'E', b'G', 1, // magic and version
         0x0a, 0, 0, 8, 0, 0, 0, 0, // SETTINGS, 8 bytes, no stream
-        0, 0x20, 0, 0, // window: 2 MiB
+        0, 0, 0x40, 0, // window: 16 KiB
         0, 0, 0, 100, // streams
     ];
     peer.send(&hello).await;

@@ -11,11 +11,13 @@ use tokio::{net::TcpStream, time::timeout};
 use super::{connection::TcpConnection, handshake, listener::TcpListener, reader::LINGER};
 use crate::{
     addr::BindAddr,
+    awaited::Awaited,
     config::TransportConfig,
     error::ConnectError,
     identity::{Credentials, ResourceId},
-    proto::mux::Settings,
+    proto::mux::{Growth, Settings},
     shutdown::Shutdown,
+    system,
     transport::Transport,
 };
 
@@ -32,6 +34,10 @@ pub(super) struct Setup {
     pub(super) credentials: Option<Arc<dyn Credentials>>,
     /// Owns the connections' tasks; each ends with its connection.
     pub(super) tasks: Shutdown,
+    /// Dials whose TCP handshake is under way.
+    awaited: Arc<Awaited>,
+    /// Held by every connection, to be counted.
+    pub(super) open: Arc<()>,
 }
 
 impl TcpTransport {
@@ -49,11 +55,14 @@ impl TcpTransport {
                 );
             });
         }
+        system::prepare();
         Self {
             shared: Arc::new(Setup {
                 config: config.clone(),
                 credentials,
                 tasks: Shutdown::new(),
+                awaited: Arc::default(),
+                open: Arc::default(),
             }),
         }
     }
@@ -79,20 +88,27 @@ impl Transport for TcpTransport {
         let Setup {
             config,
             credentials,
-            tasks,
+            awaited,
+            ..
         } = &*self.shared;
         let timed_out = |reason: &str| ConnectError::TimedOut {
             address: address.to_string(),
             reason: reason.to_owned(),
         };
+        let awaits = awaited.begin(address);
         let tcp = timeout(config.connect_timeout, TcpStream::connect(address))
             .await
-            .map_err(|_| timed_out("no answer to the TCP handshake"))?
+            .map_err(|_| timed_out(UNANSWERED))?
             .and_then(prepare)
-            .map_err(|error| ConnectError::Unreachable {
-                address: address.to_string(),
-                reason: error.to_string(),
+            .map_err(|error| {
+                let connections = Some(self.shared.connections());
+                let ours = system::exhausted(address, &error, connections);
+                ours.unwrap_or_else(|| ConnectError::Unreachable {
+                    address: address.to_string(),
+                    reason: error.to_string(),
+                })
             })?;
+        drop(awaits);
         let dial = handshake::dial(
             tcp,
             address,
@@ -103,7 +119,12 @@ impl Transport for TcpTransport {
         let established = timeout(config.handshake_timeout, dial)
             .await
             .map_err(|_| timed_out("the TLS handshake or the peer's first frame"))??;
-        Ok(TcpConnection::start(established, config, tasks))
+        Ok(TcpConnection::start(established, &self.shared))
+    }
+
+    fn unanswered(&self, address: SocketAddr) -> Option<String> {
+        let is_silent = self.shared.awaited.is_silent(address);
+        is_silent.then(|| UNANSWERED.to_owned())
     }
 
     /// Waits for the tasks of all connections, so for those that nobody closed too, but never longer than closed ones
@@ -119,12 +140,26 @@ impl Transport for TcpTransport {
 }
 
 impl Setup {
+    /// Connections of this transport that live.
+    pub(super) fn connections(&self) -> usize {
+        Arc::strong_count(&self.open) - 1
+    }
+
     /// What this side announces.
     pub(super) fn settings(&self) -> Settings {
         Settings {
-            window: STREAM_WINDOW,
+            window: START_WINDOW,
             streams: FIRST_STREAMS.min(self.config.max_streams_per_connection),
         }
+    }
+}
+
+/// How the receive windows of a connection's streams grow.
+pub(super) fn growth(config: &TransportConfig) -> Growth {
+    Growth {
+        first: FIRST_GROWTH,
+        max: STREAM_WINDOW,
+        budget: config.max_unread_bytes,
     }
 }
 
@@ -134,8 +169,19 @@ pub(super) fn prepare(tcp: TcpStream) -> io::Result<TcpStream> {
     Ok(tcp)
 }
 
-/// Receive window of a stream: above what the credits of a lone channel allow (42 buffers of 32 KiB, and a quarter of
-/// the window that is read and not yet announced), so that credits bind first.
+/// Of a dial that gets no answer to its first packet.
+const UNANSWERED: &str =
+    "no answer to the TCP handshake: the machine is down, or a firewall drops packets to the port";
+
+/// Receive window of a stream at its start, which it never falls below: one TLS record. It is what a peer can make this
+/// side hold for each of its streams, 1 GiB for 65,536 of them; calls and requests hardly ever need more.
+const START_WINDOW: u32 = 16 * 1024;
+
+/// What the window grows to when a sender has used it up for the first time: bulk.
+const FIRST_GROWTH: u32 = 256 * 1024;
+
+/// Largest receive window of a stream: above what the credits of a lone channel allow (42 buffers of 32 KiB, and a
+/// quarter of the window that is read and not yet announced), so that credits bind first.
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 
 /// Streams that a peer may open before it is allowed more.

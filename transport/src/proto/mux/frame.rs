@@ -46,6 +46,8 @@ pub enum Kind {
     Close = 0x09,
     /// Windows and limits of the sender of this frame.
     Settings = 0x0a,
+    /// The sender has more than the window lets it send.
+    Blocked = 0x0b,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl Kind {
             0x08 => Self::Pong,
             0x09 => Self::Close,
             0x0a => Self::Settings,
+            0x0b => Self::Blocked,
             other => return Err(Violation::UnknownKind(other)),
         })
     }
@@ -72,7 +75,7 @@ impl Kind {
             Self::Data => (1, MAX_DATA_BYTES),
             Self::DataFin => (0, MAX_DATA_BYTES),
             Self::Reset | Self::Stop | Self::Window | Self::MaxStreams => (4, 4),
-            Self::Consumed => (0, 0),
+            Self::Blocked | Self::Consumed => (0, 0),
             Self::Ping | Self::Pong => (8, 8),
             Self::Close => (4, 4 + MAX_REASON_BYTES),
             Self::Settings => (8, 64),
@@ -82,7 +85,13 @@ impl Kind {
     fn is_of_stream(self) -> bool {
         matches!(
             self,
-            Self::Data | Self::DataFin | Self::Reset | Self::Stop | Self::Window | Self::Consumed
+            Self::Blocked
+                | Self::Consumed
+                | Self::Data
+                | Self::DataFin
+                | Self::Reset
+                | Self::Stop
+                | Self::Window
         )
     }
 }
@@ -169,6 +178,11 @@ pub enum Control {
         /// Bytes.
         increment: u32,
     },
+    /// More waits to be sent than the window allows.
+    Blocked {
+        /// The stream.
+        stream: u32,
+    },
     /// Everything up to the end was read.
     Consumed {
         /// The stream.
@@ -206,7 +220,7 @@ impl Control {
     pub fn wire_bytes(&self) -> usize {
         HEADER_BYTES
             + match self {
-                Self::Consumed { .. } => 0,
+                Self::Blocked { .. } | Self::Consumed { .. } => 0,
                 Self::Reset { .. }
                 | Self::Stop { .. }
                 | Self::Window { .. }
@@ -241,6 +255,7 @@ impl Control {
                 header(Kind::Window, 4, *stream);
                 out.put_u32(*increment);
             }
+            Self::Blocked { stream } => header(Kind::Blocked, 0, *stream),
             Self::Consumed { stream } => header(Kind::Consumed, 0, *stream),
             Self::MaxStreams { count } => {
                 header(Kind::MaxStreams, 4, 0);
@@ -302,6 +317,7 @@ impl Control {
                 }
                 increment => increment.map(|increment| Self::Window { stream, increment }),
             },
+            Kind::Blocked => Some(Self::Blocked { stream }),
             Kind::Consumed => Some(Self::Consumed { stream }),
             Kind::MaxStreams => word(0).map(|count| Self::MaxStreams { count }),
             Kind::Ping => long().map(|token| Self::Ping { token }),

@@ -54,6 +54,7 @@ impl Mux {
         let stream = self.stream(key).ok_or(StreamError::Closed)?;
         let whole = stream.send.write(chunks, limit)?;
         self.plan(key);
+        self.say_blocked(key);
         Ok(whole)
     }
 
@@ -114,14 +115,10 @@ impl Mux {
     /// # Errors
     /// [`StreamError::Reset`] if the peer gave it up, [`StreamError::Closed`] after [`stop`](Self::stop).
     pub fn read(&mut self, key: Key, max: usize) -> Result<Read, StreamError> {
-        let update = (self.config.local.window / WINDOW_UPDATES).max(1);
         let stream = self.stream(key).ok_or(StreamError::Closed)?;
-        let was_due = stream.recv.due;
-        let (read, ended) = stream.recv.read(max, update)?;
-        let (due, id) = (stream.recv.due, stream.id);
-        if due && !was_due {
-            self.windows.push_back(key);
-        }
+        let (read, ended) = stream.recv.read(max)?;
+        let id = stream.id;
+        self.on_read(key);
         if ended {
             if let Some(stream) = id {
                 self.control.push_back(Control::Consumed { stream });
@@ -243,6 +240,7 @@ impl Mux {
 
     /// Forgets what is over: the number when both directions are, the rest when the handles are gone too.
     pub(super) fn retire(&mut self, key: Key) {
+        self.release_grant(key);
         let Some(stream) = self.stream(key) else {
             return;
         };
@@ -267,6 +265,18 @@ impl Mux {
         }
     }
 
+    /// Tells the peer if a stream has used its window up. One that has no number has used none.
+    pub(super) fn say_blocked(&mut self, key: Key) {
+        let Some(stream) = self.stream(key) else {
+            return;
+        };
+        if let Some(id) = stream.id
+            && stream.send.say_blocked()
+        {
+            self.control.push_back(Control::Blocked { stream: id });
+        }
+    }
+
     pub(super) fn may_open(&mut self) {
         if std::mem::take(&mut self.local.waited) {
             self.events.push(Event::MayOpen);
@@ -288,4 +298,4 @@ impl Mux {
 
 /// A stream's window is raised whenever this part of it was read. A quarter: 42 buffers of credit (1.3 MiB) under way
 /// and an unannounced quarter still fit a window of 2 MiB, so that credits bind first.
-const WINDOW_UPDATES: u32 = 4;
+pub(super) const WINDOW_UPDATES: u32 = 4;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{
     decoder::Piece,
     frame::{Control, Kind, MAX_WINDOW, Settings},
+    growth::{Grants, Growth},
     recv::{RecvHalf, RecvState},
     schedule::Schedule,
     send::{SendHalf, SendState},
@@ -34,6 +35,8 @@ pub struct MuxConfig {
     pub frame_bytes: usize,
     /// Bytes that wait per stream before a write has to wait.
     pub queue_bytes: usize,
+    /// How this side's receive windows grow beyond what it announced.
+    pub growth: Growth,
 }
 
 /// Names a stream between this machine and its user, until both of the stream's handles are dropped.
@@ -99,6 +102,7 @@ pub struct Mux {
     pub(super) ping: Option<u64>,
     pub(super) pong: Option<u64>,
     pub(super) schedule: Schedule,
+    pub(super) grants: Grants,
     pub(super) events: Vec<Event>,
     pub(super) counters: Counters,
 }
@@ -175,6 +179,7 @@ impl Mux {
             ping: None,
             pong: None,
             schedule: Schedule::default(),
+            grants: Grants::default(),
             events: Vec::new(),
             counters: Counters::default(),
         }
@@ -274,6 +279,11 @@ impl Mux {
                     self.receive_window(key, stream, increment)?;
                 }
             }
+            Control::Blocked { stream } => {
+                if let Some(key) = self.known(stream, Kind::Blocked)? {
+                    self.on_blocked(key);
+                }
+            }
             Control::Consumed { stream } => {
                 if let Some(key) = self.known(stream, Kind::Consumed)? {
                     let sent = self.stream(key).map(|stream| stream.send.state);
@@ -342,6 +352,7 @@ impl Mux {
             });
         };
         stream.send.window = window;
+        stream.send.said_blocked = false;
         self.plan(key);
         Ok(())
     }

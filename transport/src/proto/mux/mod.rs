@@ -25,6 +25,7 @@
 //! | 0x08 | PONG        | 0      | token u64                     | the answer; several pings may share the last one's |
 //! | 0x09 | CLOSE       | 0      | code u32, 0 to 1,024 bytes    | the end of the connection, and why |
 //! | 0x0a | SETTINGS    | 0      | window u32, streams u32, 0 to 56 ignored bytes | once, first |
+//! | 0x0b | BLOCKED     | id     | none                          | the sender has more than the window allows |
 //!
 //! # Rules
 //!
@@ -33,6 +34,8 @@
 //!   the next number and not in the table is a closed stream: late frames for it are ignored, at no cost in memory.
 //! - A stream's window starts at what the receiver's SETTINGS say, and counts payload bytes of DATA and DATA_FIN. There
 //!   is no window for the connection: one that unread streams can use up stops every other stream with them.
+//! - A sender that has used its window up and has more to send says BLOCKED, once until it gets a WINDOW. A receiver
+//!   whose reader waits for it then raises the window beyond what it started with, see [`Growth`].
 //! - MAX_STREAMS counts streams since the start, as in QUIC (RFC 9000 section 4.6), because a number of concurrent
 //!   streams would need both sides to agree on when a stream is over.
 //! - A direction is over after CONSUMED, RESET or STOP. A stream is forgotten when both are.
@@ -41,12 +44,15 @@
 //! # Bounds
 //!
 //! Work per frame is constant (logarithmic in the number of streams for the look-up). What a peer can make this side
-//! hold is, per stream that it may open, a window of data and at most four control frames: the permission for a further
-//! stream is queued behind the answers that the earlier ones caused.
+//! hold is, per stream that it may open, the window of the start and at most five control frames (the permission for a
+//! further stream is queued behind the answers that the earlier ones caused), and [`Growth::budget`] for all streams
+//! together: what is granted beyond the window of the start comes out of it. A stream never has less than that window, so
+//! that no number of unread streams stops another.
 
 mod batch;
 mod decoder;
 mod frame;
+mod growth;
 mod liveness;
 mod local;
 mod machine;
@@ -65,6 +71,7 @@ pub use frame::{
     Control, HEADER_BYTES, Header, Kind, MAGIC, MAX_DATA_BYTES, MAX_REASON_BYTES, MAX_WINDOW,
     Settings,
 };
+pub use growth::Growth;
 pub use liveness::{Liveness, Verdict};
 pub use local::OpenError;
 pub use machine::{Counters, Event, Key, Mux, MuxConfig, Side};

@@ -43,9 +43,15 @@ pub(super) struct RecvHalf {
     tail: BytesMut,
     buffered: usize,
     /// Bytes that the peer may still send.
-    window: u32,
-    /// Bytes read since the last WINDOW frame.
-    unannounced: u32,
+    pub(super) window: u32,
+    /// What its window may be beyond that of the start.
+    pub(super) granted: u32,
+    /// The sender was blocked, and has not been answered.
+    pub(super) is_blocked: bool,
+    /// It was once, and the reader waited for it.
+    pub(super) asked: bool,
+    /// Bytes read, or granted, since the last WINDOW frame.
+    pub(super) unannounced: u32,
     /// A WINDOW frame is due.
     pub(super) due: bool,
 }
@@ -58,6 +64,9 @@ impl RecvHalf {
             tail: BytesMut::new(),
             buffered: 0,
             window,
+            granted: 0,
+            is_blocked: false,
+            asked: false,
             unannounced: 0,
             due: false,
         }
@@ -112,7 +121,7 @@ impl RecvHalf {
     }
 
     /// The next bytes, at most `max`. The second value says that the end was reached with this read.
-    pub(super) fn read(&mut self, max: usize, update: u32) -> Result<(Read, bool), StreamError> {
+    pub(super) fn read(&mut self, max: usize) -> Result<(Read, bool), StreamError> {
         match self.state {
             RecvState::Open | RecvState::Finished => {}
             RecvState::Ended => return Ok((Read::End, false)),
@@ -126,7 +135,6 @@ impl RecvHalf {
                     let length =
                         u32::try_from(chunk.len()).expect("a chunk fits the stream's window");
                     self.unannounced += length;
-                    self.due |= self.unannounced >= update;
                 }
                 Read::Chunk(chunk)
             }
@@ -140,6 +148,27 @@ impl RecvHalf {
         Ok((read, ended))
     }
 
+    /// Makes a WINDOW frame due if there is enough to tell; whether it was not before.
+    pub(super) fn make_due(&mut self, update: u32) -> bool {
+        let is_due = self.state == RecvState::Open && self.unannounced >= update;
+        is_due && !std::mem::replace(&mut self.due, true)
+    }
+
+    /// Grants more, to be told at once; whether a WINDOW frame was not due before.
+    pub(super) fn grow(&mut self, more: u32) -> bool {
+        self.granted += more;
+        self.unannounced += more;
+        self.make_due(1)
+    }
+
+    /// Gives back what was read and not announced, down to a grant of `share`; how much.
+    pub(super) fn give_back(&mut self, share: u32) -> u32 {
+        let back = self.granted.saturating_sub(share).min(self.unannounced);
+        self.granted -= back;
+        self.unannounced -= back;
+        back
+    }
+
     /// The increment of a WINDOW frame that is due.
     pub(super) fn announce(&mut self) -> Option<u32> {
         let due = std::mem::take(&mut self.due);
@@ -148,7 +177,7 @@ impl RecvHalf {
         }
         let increment = std::mem::take(&mut self.unannounced);
         self.window += increment;
-        Some(increment)
+        (increment > 0).then_some(increment)
     }
 
     /// Ends the half and frees what was not read.

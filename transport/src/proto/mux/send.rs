@@ -37,6 +37,8 @@ pub(super) struct SendHalf {
     pub(super) ticket: Option<u64>,
     /// A write found the queue full.
     pub(super) blocked: bool,
+    /// The peer was told that its window is used up.
+    pub(super) said_blocked: bool,
 }
 
 impl SendHalf {
@@ -49,6 +51,7 @@ impl SendHalf {
             priority: 0,
             ticket: None,
             blocked: false,
+            said_blocked: false,
         }
     }
 
@@ -121,6 +124,13 @@ impl SendHalf {
         self.queue = VecDeque::new();
         self.queued = 0;
         self.ticket = None;
+    }
+
+    /// Whether the peer has to be told that its window is used up; true once for each time.
+    pub(super) fn say_blocked(&mut self) -> bool {
+        let is_open = matches!(self.state, SendState::Open | SendState::Finished);
+        let is_blocked = is_open && self.window == 0 && self.queued > 0;
+        is_blocked && !std::mem::replace(&mut self.said_blocked, true)
     }
 
     /// How long the next frame may be, and whether it ends the half.

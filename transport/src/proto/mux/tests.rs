@@ -1,6 +1,7 @@
 //! What the tests of the multiplex share.
 
 mod codec;
+mod growth;
 mod model;
 mod rules;
 
@@ -17,6 +18,11 @@ fn config(window: u32, streams: u32) -> MuxConfig {
         peer: settings,
         frame_bytes: 32 * 1024,
         queue_bytes: 128 * 1024,
+        growth: Growth {
+            first: window,
+            max: window,
+            budget: 0,
+        },
     }
 }
 

@@ -121,6 +121,7 @@ impl Mux {
         }
         self.control
             .extend(stopped.map(|code| Control::Stop { stream: id, code }));
+        self.say_blocked(key);
         self.counters.bytes_sent += length as u64;
         if writable {
             self.events.push(Event::Writable(key));

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::{ErrorCode, StreamError};
+use crate::{
+    error::{ErrorCode, StreamError},
+    proto::mux::recv::RecvState,
+};
 
 /// One stream direction as it should be: what was written and not read, and how it ended.
 #[derive(Debug, Default)]
@@ -70,7 +73,13 @@ struct World {
 
 /// Large enough for pieces on both sides of the size below which they are copied.
 const MODEL_FRAME: usize = 9000;
-const MODEL_WINDOW: u32 = 50_000;
+const MODEL_WINDOW: u32 = 5_000;
+/// Windows grow, and the streams of a side want more than there is.
+const MODEL_GROWTH: Growth = Growth {
+    first: 9_000,
+    max: 50_000,
+    budget: 60_000,
+};
 const MODEL_STREAMS: u32 = 3;
 const MODEL_QUEUE: usize = 30_000;
 
@@ -79,6 +88,7 @@ impl World {
         let mut config = config(MODEL_WINDOW, MODEL_STREAMS);
         config.frame_bytes = MODEL_FRAME;
         config.queue_bytes = MODEL_QUEUE;
+        config.growth = MODEL_GROWTH;
         Self {
             pair: Pair::new(config),
             handles: [Vec::new(), Vec::new()],
@@ -269,10 +279,23 @@ impl World {
 
     fn check_bounds(&mut self) {
         for mux in [&self.pair.dialler, &self.pair.acceptor] {
+            let mut granted = 0;
             for stream in mux.slots.iter().flatten() {
-                assert!(stream.recv.buffered() <= MODEL_WINDOW as usize);
+                let recv = &stream.recv;
+                let size = MODEL_WINDOW + recv.granted;
+                granted += u64::from(recv.granted);
+                assert!(size <= MODEL_GROWTH.max.max(MODEL_WINDOW));
+                assert!(recv.buffered() <= size as usize);
+                if recv.state == RecvState::Open {
+                    let held = u32::try_from(recv.buffered()).unwrap();
+                    assert_eq!(recv.window + recv.unannounced + held, size);
+                } else if recv.is_over() {
+                    assert_eq!(recv.granted, 0);
+                }
                 assert!(stream.send.queued <= MODEL_QUEUE);
             }
+            assert_eq!(mux.grants.granted, granted);
+            assert!(granted <= MODEL_GROWTH.budget);
         }
     }
 
@@ -346,6 +369,7 @@ proptest! {
             let mux = world.mux(side);
             prop_assert_eq!(mux.counters().streams_open, 0);
             prop_assert!(mux.ids.is_empty());
+            prop_assert_eq!(mux.grants.granted, 0);
             prop_assert!(!mux.has_output());
         }
     }

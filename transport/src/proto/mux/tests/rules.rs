@@ -164,7 +164,7 @@ fn every_violation_is_told_from_the_others() {
         [data(1, b"x", true), data(1, b"x", false)].concat(),
         "after its end",
     );
-    check(vec![0x0b, 0, 0, 0, 0, 0, 0, 0], "unknown frame kind 0x0b");
+    check(vec![0x0c, 0, 0, 0, 0, 0, 0, 0], "unknown frame kind 0x0c");
     check(vec![0, 0x10, 0, 1, 0, 0, 0, 1], "1048577 payload bytes");
     check(vec![7, 0, 0, 9, 0, 0, 0, 0], "Ping frame with 9");
     check(vec![7, 0, 0, 8, 0, 0, 0, 1], "Ping frame with stream id 1");
@@ -176,6 +176,7 @@ fn every_violation_is_told_from_the_others() {
     check(control(&window(0)), "raised by 0");
     check(control(&window(MAX_WINDOW)), "raised by");
     check(control(&Control::Consumed { stream: 1 }), "after its end");
+    check(control(&Control::Blocked { stream: 3 }), "never opened");
     check(
         control(&Control::Reset {
             stream: 3,
@@ -203,6 +204,7 @@ fn late_frames_for_a_closed_stream_are_ignored() {
         control(&Control::Reset { stream: 1, code }),
         control(&Control::Stop { stream: 1, code }),
         control(&Control::Consumed { stream: 1 }),
+        control(&Control::Blocked { stream: 1 }),
         control(&Control::Window {
             stream: 1,
             increment: MAX_WINDOW,
