@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use thalweg_tests::{
     conformance::Backend,
-    harness::{MemBackend, QuicBackend},
+    harness::{MemBackend, QuicBackend, TcpBackend},
 };
 use thalweg_transport::{
     BoxFuture, BoxRecvStream, ConnectionError, ConnectionId, Connections, ErrorCode, Lease, Node,
@@ -197,3 +197,5 @@ macro_rules! node_tests {
 node_tests!(mem, MemBackend::new());
 node_tests!(mem_without_identities, MemBackend::anonymous());
 node_tests!(quic, QuicBackend::new(Profile::Loopback));
+node_tests!(tcp, TcpBackend::plaintext());
+node_tests!(tls, TcpBackend::tls());

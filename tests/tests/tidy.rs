@@ -1,6 +1,7 @@
 //! Rules of the code base that a test can keep; ARCHITECTURE.md states them as invariants.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -112,6 +113,35 @@ fn nothing_is_left_unfinished() {
             }
         }
     }
+}
+
+#[test]
+fn the_tables_of_flinks_tests_name_tests_that_exist() {
+    let mut known = BTreeSet::new();
+    for path in sources(&root()) {
+        for line in read(&path).lines() {
+            let rest = line.split("fn ").nth(1).unwrap_or_default();
+            let name: String = rest
+                .chars()
+                .take_while(|c| *c == '_' || c.is_alphanumeric())
+                .collect();
+            known.insert(name);
+        }
+    }
+    let mut named = 0;
+    for table in fs::read_dir(root().join("tests/flink"))
+        .expect("the tables are there")
+        .flatten()
+    {
+        let text = read(&table.path());
+        let code = text.split('`').skip(1).step_by(2);
+        for path in code.filter(|code| code.starts_with("thalweg_")) {
+            named += 1;
+            let test = path.rsplit("::").next().unwrap_or_default();
+            assert!(known.contains(test), "{}: {path}", shown(&table.path()));
+        }
+    }
+    assert!(named > 20, "only {named} tests are named");
 }
 
 fn root() -> PathBuf {
