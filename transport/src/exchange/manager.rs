@@ -360,3 +360,6 @@ const MAX_PARKED: usize = 65_536;
 
 /// Failed producers whose cause is kept: more than the slots of a node, at most 1 MiB of text.
 const MAX_FAILURES: usize = 1024;
+
+#[cfg(test)]
+mod tests;

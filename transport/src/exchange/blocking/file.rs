@@ -152,3 +152,31 @@ mod positioned {
         Ok(())
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::{ResourceId, Shutdown};
+
+    #[tokio::test]
+    async fn a_full_disk_is_an_error_that_names_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = IoManager::start(
+            &[dir.path().to_path_buf()],
+            &ResourceId::new("node").unwrap(),
+            1,
+            tokio::runtime::Handle::current(),
+            Shutdown::new(),
+        )
+        .unwrap();
+        let options = OpenOptions::new().write(true).clone();
+        let full = Arc::from(Path::new("/dev/full"));
+        let file = OpenFile::open(&options, &full, &io, "open").unwrap();
+        let error = file.write_at(b"x", 0).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot write to /dev/full: No space left"),
+            "{error}"
+        );
+        assert_eq!(io.stats().bytes_written, 0);
+    }
+}

@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     exchange::{
-        buffer::BufferMut, error::ExchangeError, io_manager::Operation, kind::MIN_SORT_BUFFERS,
+        buffer::BufferMut,
+        error::ExchangeError,
+        io_manager::Operation,
+        kind::{MAX_SORT_BUFFERS, MIN_SORT_BUFFERS},
         local_pool::LocalPool,
     },
     proto::DataType,
@@ -57,7 +60,7 @@ impl BlockingWriter {
         Self {
             sorted: SortBuffer::new(core.subpartitions()),
             core,
-            limit: (pool.max() / 2).max(1),
+            limit: (pool.max() / 2).clamp(1, MAX_SORT_BUFFERS),
             pool,
             spare: None,
             disk: Disk::Idle(Box::new(regions)),

@@ -332,3 +332,34 @@ async fn what_a_consumer_asks_for_and_does_not_take_holds_up_nobody() {
 fn settled(worker: &Worker) -> bool {
     worker.used() >= READ_BUFFERS
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_wait_for_the_disk() {
+    let (producer, _consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    for number in 0..3 {
+        let writer = disk.produce(&producer, number, 1);
+        let partition = writer.partition().clone();
+        write(writer, 1, 0, 50).await;
+        partition.finished().await.unwrap();
+    }
+    let (free, busy) = std::sync::mpsc::channel::<()>();
+    let busy = Arc::new(std::sync::Mutex::new(busy));
+    for _ in 0..disk.context.io().stats().operations {
+        let busy = busy.clone();
+        drop(disk.context.io().submit(move |_| {
+            let _ = busy.lock().unwrap().recv();
+        }));
+    }
+    let stats = || disk.context.io().stats();
+    let mut tries = 0;
+    while stats().running < stats().operations && tries < 1_000_000 {
+        tries += 1;
+        tokio::task::yield_now().await;
+    }
+    producer.partitions.release_partition(id(0), PRODUCER);
+    producer.partitions.shutdown();
+    assert_eq!(disk.files().len(), 3, "nothing could be removed yet");
+    drop(free);
+    until("the files go", || disk.files().is_empty()).await;
+}
