@@ -1,4 +1,4 @@
-//! The shared connections of a node over every backend: who gets which, when they are replaced, and what goes on.
+//! The shared connections of a node over every backend: who gets which, and when they are replaced.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,16 +22,9 @@ use thalweg_transport::{
     BindAddr, BoxFuture, ConnectError, ConnectionId, Connections, ErrorCode, Lease, Node,
     PeerStream, Profile, RecvStream, ResourceId, SendStream, StreamHandler, StreamKind, Transport,
     TransportConfig, TransportError,
-    exchange::{
-        BufferOrEvent, ChannelSource, ConnectionManager, InputGate, NodeExchange, PartitionWriter,
-        SubpartitionRequest,
-    },
-    proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-const PRODUCER: ExecutionAttemptId = ExecutionAttemptId(1);
-const CONSUMER: ExecutionAttemptId = ExecutionAttemptId(2);
 const DEADLINE: Duration = Duration::from_secs(30);
 
 async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -59,116 +52,8 @@ fn to(node: &Node) -> ConnectionId {
     ConnectionId::new(node.id().clone(), node.advertised())
 }
 
-/// Connections that the node dialled, and how many of them are drained.
-fn dialled(node: &Node) -> (usize, usize) {
-    let dialled = node.snapshot().into_iter().filter(|c| c.dialled);
-    dialled.fold((0, 0), |(all, draining), connection| {
-        (all + 1, draining + usize::from(connection.draining))
-    })
-}
-
 fn accepted(node: &Node) -> usize {
     node.snapshot().iter().filter(|c| !c.dialled).count()
-}
-
-/// Two nodes whose partitions the first one consumes.
-struct Pair {
-    consumer: Node,
-    producer: Node,
-    consuming: NodeExchange,
-    producing: NodeExchange,
-}
-
-impl Pair {
-    async fn start<B: Backend>(backend: &B, config: &TransportConfig) -> Self {
-        let consumer = start(backend, "consumer", config).await;
-        let producer = start(backend, "producer", config).await;
-        let exchange = |node: &Node| NodeExchange::start(Arc::new(node.clone()), config).unwrap();
-        Self {
-            consuming: exchange(&consumer),
-            producing: exchange(&producer),
-            consumer,
-            producer,
-        }
-    }
-
-    /// A partition and a gate that has begun to read it.
-    async fn flow(&self, number: u32) -> (PartitionWriter, InputGate) {
-        let partition = PartitionId::new(9, number);
-        let mut writer = self.producing.publish(partition, PRODUCER, 1).unwrap();
-        writer.emit(0, b"first").await.unwrap();
-        writer.flush();
-        let channel = ChannelSource::Remote {
-            connection: to(&self.producer),
-            request: SubpartitionRequest {
-                partition,
-                producer: PRODUCER,
-                subpartition: SubpartitionIndex(0),
-            },
-        };
-        let gate = self.consuming.gate("gate", CONSUMER, vec![channel]);
-        let mut gate = gate.await.unwrap();
-        in_time("buffer", gate.next()).await.unwrap().unwrap();
-        (writer, gate)
-    }
-
-    async fn stop(self) {
-        for node in [self.consumer, self.producer] {
-            in_time("shutdown", node.shutdown(DEADLINE)).await.unwrap();
-        }
-    }
-}
-
-/// Writes to the end and reads to the end.
-async fn finish((mut writer, mut gate): (PartitionWriter, InputGate)) {
-    let count = 500_usize;
-    let write = async {
-        for _ in 0..count {
-            writer.emit(0, &[7; 1000]).await.unwrap();
-        }
-        writer.finish().unwrap();
-    };
-    let read = async {
-        let mut bytes = 0;
-        while let Some((_, item)) = gate.next().await.unwrap() {
-            if let BufferOrEvent::Buffer(buffer) = item {
-                bytes += buffer.len();
-            }
-        }
-        bytes
-    };
-    let ((), bytes) = in_time("the rest", async { tokio::join!(write, read) }).await;
-    // Each record has a length before it.
-    assert_eq!(bytes, count * 1004);
-}
-
-async fn a_partition_that_runs_finishes_on_the_old_connection<B: Backend>(backend: B) {
-    let mut config = TransportConfig::default();
-    // Old at 1.8 to 2 s, and given up 2 s later, which a busy machine does not need.
-    config.max_connection_age = Duration::from_secs(2);
-    let pair = Pair::start(&backend, &config).await;
-    let running = pair.flow(0).await;
-    assert_eq!(dialled(&pair.consumer), (1, 0));
-    until("the connection is old", || {
-        dialled(&pair.consumer) == (1, 1)
-    })
-    .await;
-    let manager = pair.consuming.connection_manager();
-    assert_eq!(manager.number_of_active_connections(), 0);
-    let next = pair.flow(1).await;
-    assert_eq!(dialled(&pair.consumer), (2, 1));
-    assert_eq!(manager.number_of_active_connections(), 1);
-    finish(running).await;
-    until("nothing keeps the old one", || {
-        dialled(&pair.consumer) == (1, 0)
-    })
-    .await;
-    finish(next).await;
-    until("the producer has seen the end of the old one", || {
-        accepted(&pair.producer) == 1
-    })
-    .await;
-    pair.stop().await;
 }
 
 /// What a test does to the dials of a node.
@@ -502,7 +387,6 @@ macro_rules! connection_tests {
             connection_tests!(@ $make, an_idle_connection_that_the_peer_closed_is_replaced);
             connection_tests!(@ $make, without_reuse_the_last_user_closes_and_loses_nothing);
             connection_tests!(@ $make, a_node_takes_only_so_many_connections);
-            connection_tests!(@ $make, a_partition_that_runs_finishes_on_the_old_connection);
         }
     };
     (@ $make:expr, $test:ident) => {
