@@ -145,6 +145,15 @@ impl TlsSection {
 }
 
 impl Config {
+    /// Blocking operations of a node at the same time: `node.io_threads`, or four for each core.
+    #[must_use]
+    pub fn io_threads(&self) -> usize {
+        match self.node.io_threads {
+            0 => std::thread::available_parallelism().map_or(4, |cores| cores.get() * 4),
+            threads => threads as usize,
+        }
+    }
+
     /// What the transport layer takes of this configuration.
     #[must_use]
     pub fn transport_config(&self) -> TransportConfig {
@@ -169,6 +178,10 @@ impl Config {
         to.max_handshakes = from.max_handshakes;
         to.max_streams_per_connection = from.max_streams_per_connection;
         to.write_timeout = from.write_timeout;
+        to.blocking_compression = match from.blocking_compression {
+            Compression::None => thalweg_transport::Compression::None,
+            Compression::Lz4 => thalweg_transport::Compression::Lz4,
+        };
         to
     }
 }

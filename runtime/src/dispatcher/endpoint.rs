@@ -14,7 +14,7 @@ use super::finished::FinishedJobs;
 use crate::{
     gateways::{ConnectionReport, JobMasterClient, ResourceManagerClient},
     ids::JobId,
-    job::{FailureCause, FailureKind, JobGraph, JobState, JobStatus, TaskMetrics},
+    job::{ExchangeMode, FailureCause, FailureKind, JobGraph, JobState, JobStatus, TaskMetrics},
     job_manager::JobManagerConfig,
     job_master::{FinishedJob, JobMaster, PublishedResult},
     rpc::{Answer, Context, Endpoint, EndpointHandle, HandlerError, RpcService, Scheduled},
@@ -81,6 +81,15 @@ impl Dispatcher {
         graph
             .validate()
             .map_err(|error| invalid(error.to_string()))?;
+        if graph
+            .edges
+            .iter()
+            .any(|edge| edge.exchange == ExchangeMode::Blocking)
+        {
+            // Consumers would wait for producers that may run for as long as they like.
+            let message = "the job has a blocking exchange: all tasks of a job are deployed at once, so only pipelined ones are allowed";
+            return Err(invalid(message.to_owned()));
+        }
         self.check_task_types(&graph)?;
         if self.stopping {
             let message = "the cluster stops: no job is taken";

@@ -112,6 +112,17 @@ impl TaskManagerRunner {
             service: "data exchange",
             reason: chain(&error),
         })?;
+        shuffle
+            .open_disk(
+                &transport,
+                &config.taskmanager.temp_dirs,
+                &setup.id,
+                config.io_threads(),
+            )
+            .map_err(|error| StartError::Service {
+                service: "temporary folders",
+                reason: format!("taskmanager.temp_dirs: {error}"),
+            })?;
         let description = match &setup.node {
             Some(node) => node.description(),
             None => without_network(setup.id.clone()),

@@ -2,8 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -12,9 +13,10 @@ use std::{
 use thalweg_transport::{
     ConnectionId, Connections, ResourceId, Shutdown, TransportConfig,
     exchange::{
-        BufferPool, ChannelSource, ConnectionManager, ExchangeError, GateContext, InputGate,
-        LocalConnectionManager, NetworkConnectionManager, PoolStats, ResultPartition,
-        ResultPartitionManager, SubpartitionRequest, TaskEventDispatcher,
+        BlockingContext, BufferPool, ChannelSource, ConnectionManager, ExchangeError, GateContext,
+        InputGate, IoManager, IoStats, LocalConnectionManager, NetworkConnectionManager, PoolStats,
+        ResultPartition, ResultPartitionManager, SpillError, SubpartitionRequest,
+        TaskEventDispatcher,
     },
     proto::SubpartitionIndex,
 };
@@ -25,7 +27,7 @@ use super::{
     names::{attempt_id, partition_id},
 };
 use crate::{
-    gateways::{InputDeployment, PartitionKey, TaskDeployment},
+    gateways::{InputDeployment, OutputDeployment, PartitionKey, TaskDeployment},
     ids::{ExecutionId, JobId},
     job::{ExchangeMode, FailureKind},
     task::{Cancellation, ChannelName, Input, Output, TaskCounters, TaskError, task_error},
@@ -33,7 +35,7 @@ use crate::{
 
 /// The data exchange of a TaskManager, the counterpart of Flink's `ShuffleEnvironment`. Clones share it.
 ///
-/// It owns the node's buffers, the registry of its result partitions, the dispatcher of task events and the connection
+/// It owns the node's buffers, the disk of its blocking partitions, the registry of its result partitions, the dispatcher of task events and the connection
 /// manager; the connections themselves are the node's. It ends with [`close`](Self::close).
 #[derive(Debug, Clone)]
 pub struct ShuffleEnvironment(Arc<Inner>);
@@ -45,6 +47,8 @@ struct Inner {
     gates: GateContext,
     /// The node's connections, if it has a network.
     network: Option<Arc<dyn Connections>>,
+    /// For blocking partitions, if there is a disk for them.
+    disk: OnceLock<BlockingContext>,
     streams: AtomicU64,
     state: Mutex<State>,
 }
@@ -119,9 +123,36 @@ impl ShuffleEnvironment {
             partitions,
             events,
             network,
+            disk: OnceLock::new(),
             streams: AtomicU64::new(0),
             state: Mutex::default(),
         })))
+    }
+
+    /// Gives it folders for what blocking partitions spill, and so many operations on them at the same time; without
+    /// them such partitions are refused. Blocks on the disk, for a start-up. A second call changes nothing.
+    ///
+    /// # Errors
+    /// [`SpillError`] naming the folder that cannot be used.
+    pub fn open_disk(
+        &self,
+        config: &TransportConfig,
+        dirs: &[PathBuf],
+        node: &ResourceId,
+        operations: usize,
+    ) -> Result<(), SpillError> {
+        let gates = &self.0.gates;
+        let (runtime, tasks) = (gates.runtime.clone(), gates.tasks.child());
+        let io = IoManager::start(dirs, node, operations, runtime, tasks)?;
+        let context = BlockingContext::new(config, io, gates.pool.clone());
+        let _ = self.0.disk.set(context);
+        Ok(())
+    }
+
+    /// The gauges of the disk; `None` without one.
+    #[must_use]
+    pub fn disk(&self) -> Option<IoStats> {
+        self.0.disk.get().map(|disk| disk.io().stats())
     }
 
     /// The dispatcher of task events.
@@ -170,18 +201,17 @@ impl ShuffleEnvironment {
         let execution = deployment.execution;
         let mut outputs = Vec::with_capacity(deployment.outputs.len());
         for output in &deployment.outputs {
-            if output.exchange == ExchangeMode::Blocking {
+            if output.exchange == ExchangeMode::Blocking && self.0.disk.get().is_none() {
                 self.release_execution(execution);
                 return Err(TaskError::of_kind(
                     FailureKind::InvalidJob,
                     format!(
-                        "output {} asks for a blocking exchange, this TaskManager has pipelined ones only",
+                        "output {} asks for a blocking exchange, this TaskManager has no disk for it",
                         output.partition.output
                     ),
                 ));
             }
-            let made = self.create_partition(execution, output.partition, output.subpartitions);
-            match made {
+            match self.create_partition(execution, output) {
                 Ok(partition) => {
                     let writer = partition.writer();
                     counters.add_partition(partition);
@@ -207,16 +237,20 @@ impl ShuffleEnvironment {
     fn create_partition(
         &self,
         execution: ExecutionId,
-        key: PartitionKey,
-        subpartitions: u32,
+        output: &OutputDeployment,
     ) -> Result<Arc<ResultPartition>, ExchangeError> {
+        let key = output.partition;
         let (id, attempt) = (partition_id(key), attempt_id(execution));
-        let partition = ResultPartition::pipelined_bounded(
-            id,
-            attempt,
-            subpartitions as usize,
-            &self.0.gates.pool,
-        )?;
+        let subpartitions = output.subpartitions as usize;
+        let partition = match (output.exchange, self.0.disk.get()) {
+            (ExchangeMode::Blocking, Some(disk)) => {
+                ResultPartition::blocking(id, attempt, subpartitions, disk)?
+            }
+            _ => {
+                let pool = &self.0.gates.pool;
+                ResultPartition::pipelined_bounded(id, attempt, subpartitions, pool)?
+            }
+        };
         // Before the partition, whose consumers may send events as soon as they find it.
         self.0.events.register(id)?;
         if let Err(error) = self.0.partitions.register(partition.clone()) {
@@ -357,6 +391,9 @@ impl ShuffleEnvironment {
         self.0.lock().produced.clear();
         if let Err(left) = self.0.gates.tasks.finish(deadline).await {
             tracing::warn!(left, "channels of input gates still run after closing");
+        }
+        if let Some(disk) = self.0.disk.get() {
+            disk.io().close().await;
         }
     }
 }

@@ -112,12 +112,19 @@ impl Output {
         self.writer.partition().is_released()
     }
 
-    /// Ends it well: sends what is written and the end.
-    pub(crate) fn finish(self) -> Result<(), TaskError> {
+    /// Ends it well: sends what is written and the end, and waits until it is where its consumers find it, which for a
+    /// blocking exchange is the disk.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: what is written goes its way.
+    pub(crate) async fn finish(self) -> Result<(), TaskError> {
         let name = name(self.key);
-        self.writer
-            .finish()
-            .map_err(|error| task_error(&error, &name))
+        let partition = self.writer.partition().clone();
+        let finished = match self.writer.finish() {
+            Ok(()) => self.cancellation.run(partition.finished()).await?,
+            Err(error) => Err(error),
+        };
+        finished.map_err(|error| task_error(&error, &name))
     }
 
     /// Ends it with an error that every consumer hears.

@@ -257,7 +257,12 @@ async fn run(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> {
     let result = result.and(dropped).and_then(|()| cancellation.check());
     let outputs = context.into_outputs();
     match result {
-        Ok(()) => outputs.into_iter().try_for_each(Output::finish),
+        Ok(()) => {
+            for output in outputs {
+                output.finish().await?;
+            }
+            Ok(())
+        }
         Err(error) => {
             fail_all(outputs, &task.why(&error));
             Err(error)

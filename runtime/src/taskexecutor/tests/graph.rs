@@ -189,6 +189,49 @@ async fn two_task_managers_exchange_all_to_all() {
 }
 
 #[tokio::test]
+async fn a_stored_output_is_consumed_after_its_producer_has_finished() {
+    let network = MemNetwork::new();
+    let one = TaskManager::start(&network, "tm-1").await;
+    let two = TaskManager::start(&network, "tm-2").await;
+    let dir = tempfile::tempdir().unwrap();
+    let producers = [&one, &two];
+    for at in producers {
+        let mut config = TransportConfig::default();
+        config.blocking_compression = thalweg_transport::Compression::Lz4;
+        let dirs = [dir.path().to_path_buf()];
+        at.shuffle
+            .open_disk(&config, &dirs, at.node.id(), 2)
+            .unwrap();
+    }
+    let reporter = Arc::new(Listener::default());
+    for (subtask, at) in (0..).zip(producers) {
+        let mut stored = producer("count", subtask, 2, Distribution::Rebalance);
+        stored.outputs[0].exchange = ExchangeMode::Blocking;
+        let (_, ending) = at.run(&reporter, stored);
+        let ending = within(ending).await.unwrap();
+        assert_eq!(ending.state, TaskState::Finished, "{ending:?}");
+        let disk = at.shuffle.disk().unwrap();
+        assert!(disk.files == 1 && disk.bytes_written > COUNT, "{disk:?}");
+    }
+    for round in 1..=2 {
+        for (subtask, at) in (0..).zip(producers) {
+            let (_, ending) = at.run(&reporter, consumer(subtask, &producers));
+            let ending = within(ending).await.unwrap();
+            assert_eq!(ending.state, TaskState::Finished, "{ending:?}");
+        }
+        let sum: u64 = reporter.results.lock().unwrap().iter().sum();
+        assert_eq!(sum, round * 2 * (0..COUNT).sum::<u64>());
+    }
+    for (subtask, at) in (0..).zip(producers) {
+        assert_eq!(at.shuffle.stats().partitions, 1, "its owner releases it");
+        at.shuffle.release_execution(execution(0, subtask));
+    }
+    one.close().await;
+    two.close().await;
+    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none());
+}
+
+#[tokio::test]
 async fn a_remote_consumer_hears_that_its_producer_failed() {
     let network = MemNetwork::new();
     let one = TaskManager::start(&network, "tm-1").await;
