@@ -105,8 +105,8 @@ pub struct TransportConfig {
     pub buffer_pool: u64,
     /// Buffers that each remote channel holds for itself: its initial credit. Default 2.
     pub exclusive_buffers_per_channel: u32,
-    /// Buffers that the channels of a gate share by their senders' backlog. Default 64 (2 + 8 reached 0.77 of a raw
-    /// stream on one channel, 40 reached 0.97).
+    /// Buffers that up to eight channels of a gate share by their senders' backlog; a gate with more channels has an
+    /// eighth of it for each. Default 64 (2 + 8 reached 0.77 of a raw stream on one channel, 40 reached 0.97).
     pub floating_buffers_per_gate: u32,
     /// Whether the size of buffers follows the throughput of a gate, so that what is under way takes about a second to
     /// consume: less to wait for at a checkpoint, at the price of more, smaller frames. Default false.

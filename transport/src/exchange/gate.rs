@@ -43,7 +43,8 @@ pub struct GateContext {
     pub task_events: Arc<TaskEventDispatcher>,
     /// Initial credit of each remote channel. May be 0.
     pub exclusive_buffers: u32,
-    /// Buffers that the remote channels share by backlog, at least 1.
+    /// Buffers that up to eight remote channels share by backlog, at least 1; a gate with more channels has an eighth of
+    /// it for each.
     pub floating_buffers: u32,
     /// Free buffers that a remote channel in use wants from the floating ones at least, however short its backlog is;
     /// [`READY_BUFFERS`] unless set.
@@ -82,7 +83,8 @@ impl GateContext {
 /// Reads the channels of a task in turn. One consumer owns it, on any thread and runtime; dropping it closes it.
 ///
 /// Memory: `exclusive_buffers` per remote or unknown channel and one floating buffer are held from
-/// [`setup`](Self::setup) on, and up to `floating_buffers` in all while producers have a backlog. Buffers that the
+/// [`setup`](Self::setup) on, and up to `floating_buffers` for every eight of them, begun ones included, in all while
+/// they are in use. Buffers that the
 /// consumer holds count: a consumer that keeps all buffers that a channel may have gets no more from it.
 #[derive(Debug)]
 pub struct InputGate {
@@ -103,7 +105,7 @@ impl InputGate {
         channels: Vec<ChannelSource>,
         context: GateContext,
     ) -> Result<Self, ExchangeError> {
-        let (exclusive, floating) = (context.exclusive_buffers, context.floating_buffers.max(1));
+        let exclusive = context.exclusive_buffers;
         let of = |source: &ChannelSource| match source {
             ChannelSource::Local(_) => 0,
             _ => exclusive,
@@ -111,15 +113,17 @@ impl InputGate {
         let reserved: usize = channels.iter().map(|source| of(source) as usize).sum();
         let networked = channels
             .iter()
-            .any(|source| !matches!(source, ChannelSource::Local(_)));
+            .filter(|source| !matches!(source, ChannelSource::Local(_)))
+            .count();
+        let floating = floating_of(context.floating_buffers, networked);
         // One floating buffer is guaranteed and held, so that a gate without exclusive ones always gets on.
-        let min = reserved + usize::from(networked);
+        let min = reserved + usize::from(networked > 0);
         let pool = context.pool.local(min, reserved + floating as usize)?;
         let mut free = Vec::with_capacity(min);
         for _ in 0..min {
             free.push(pool.request().await?);
         }
-        let spare = if networked { free.pop() } else { None };
+        let spare = if networked > 0 { free.pop() } else { None };
         let channels = channels
             .into_iter()
             .map(|source| {
@@ -208,6 +212,14 @@ impl Drop for InputGate {
     fn drop(&mut self) {
         self.handle.close();
     }
+}
+
+/// Floating buffers of a gate with so many remote channels.
+///
+/// 64 channels with 1 floating buffer each took 0.51 CPU seconds per GB on QUIC, with 8 each 0.39 (raw: 0.31).
+fn floating_of(floating: u32, channels: usize) -> u32 {
+    let eights = u32::try_from(channels.div_ceil(8)).unwrap_or(u32::MAX);
+    floating.max(1).saturating_mul(eights.max(1))
 }
 
 /// Free buffers of a channel in use, so that credit comes four at a time: with 3 buffers each, 8 channels took a credit

@@ -5,7 +5,7 @@
 /// | kind | read | by how many | its buffers | released by |
 /// |---|---|---|---|---|
 /// | pipelined | while it is written | one reader for each subpartition, once | any that the node has free | its users |
-/// | pipelined, bounded | the same | the same | two for each subpartition and [`EXTRA_BUFFERS`](super::EXTRA_BUFFERS) | its users |
+/// | pipelined, bounded | the same | the same | eight for each subpartition and [`EXTRA_BUFFERS`](super::EXTRA_BUFFERS) | its users |
 /// | blocking | after `finish` | any number, any number of times | at most [`MAX_SORT_BUFFERS`](super::MAX_SORT_BUFFERS) | its owner |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PartitionKind {
@@ -63,7 +63,7 @@ impl PartitionKind {
             Self::PipelinedBounded => PoolSize {
                 min,
                 max: subpartitions
-                    .saturating_mul(2)
+                    .saturating_mul(SUBPARTITION_BUFFERS)
                     .saturating_add(EXTRA_BUFFERS),
             },
             Self::Blocking => PoolSize {
@@ -101,7 +101,11 @@ pub struct PoolSize {
     pub max: usize,
 }
 
-/// Buffers that a bounded partition may use beyond two per subpartition: as many as a gate's floating ones, so that a
+/// Buffers of a bounded partition for each subpartition: as many as a gate has for each of many channels. With two, as
+/// Flink has, the buffers of a shuffle go to the network one by one.
+pub const SUBPARTITION_BUFFERS: usize = 8;
+
+/// Buffers that a bounded partition may use beyond those of its subpartitions: as many as a gate's floating ones, so that a
 /// lone fast channel is not starved by the producer's side.
 pub const EXTRA_BUFFERS: usize = 64;
 
@@ -142,7 +146,7 @@ mod tests {
             (size.min, size.max)
         };
         assert_eq!(sizes(Pipelined), (1001, usize::MAX));
-        assert_eq!(sizes(PipelinedBounded), (1001, 2064));
+        assert_eq!(sizes(PipelinedBounded), (1001, 8064));
         assert_eq!(sizes(Blocking), (MIN_SORT_BUFFERS, MAX_SORT_BUFFERS));
         assert_eq!(PipelinedBounded.pool_size(usize::MAX).max, usize::MAX);
     }

@@ -75,7 +75,7 @@ pub use gate_stats::GateStats;
 pub use io_manager::{IoManager, IoStats};
 pub use kind::{
     Consumption, EXTRA_BUFFERS, MAX_SORT_BUFFERS, MIN_SORT_BUFFERS, PartitionKind, PoolSize,
-    ReleasedBy,
+    ReleasedBy, SUBPARTITION_BUFFERS,
 };
 pub use local_pool::{LocalPool, OVERDRAFT_BUFFERS};
 pub use manager::{ReleaseHook, ResultPartitionManager};

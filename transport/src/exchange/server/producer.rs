@@ -133,7 +133,9 @@ impl Producer<'_> {
                     }
                     None => tokio::select! {
                         biased;
-                        () = self.shared.wake.notified() => {}
+                        // One turn of the thread lets the writer, or more credit, add to the batch (5 to 8 % of CPU
+                        // time per byte on QUIC); on an idle thread it is a microsecond.
+                        () = self.shared.wake.notified() => tokio::task::yield_now().await,
                         end = stop_of(self.send) => return Err(end),
                     },
                 }
