@@ -122,11 +122,12 @@ fn the_tables_of_flinks_tests_name_tests_that_exist() {
     let mut known = BTreeSet::new();
     for path in sources(&root()) {
         for line in read(&path).lines() {
-            let rest = line.split("fn ").nth(1).unwrap_or_default();
-            let name: String = rest
-                .chars()
-                .take_while(|c| *c == '_' || c.is_alphanumeric())
-                .collect();
+            let (_, rest) = line
+                .split_once("fn ")
+                .or_else(|| line.split_once("mod "))
+                .unwrap_or_default();
+            let is_of_name = |c: &char| *c == '_' || c.is_alphanumeric();
+            let name: String = rest.chars().take_while(is_of_name).collect();
             known.insert(name);
         }
     }
