@@ -12,7 +12,8 @@ use super::{
 /// Reads the records that [`PartitionWriter`](super::PartitionWriter)s wrote.
 ///
 /// A record that lies in one buffer is a slice of it, without a copy, and keeps the buffer out of its channel's credit
-/// until it is dropped; one that spans buffers is copied together as they come, so that it needs none of them.
+/// until it is dropped; one that spans buffers is copied together as they come, so that it needs none of them. A priority
+/// event comes after the records of the buffer that is being read, and before those of all others.
 #[derive(Debug)]
 pub struct RecordReader {
     gate: InputGate,
