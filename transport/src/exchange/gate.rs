@@ -47,7 +47,7 @@ pub struct GateContext {
     /// it for each.
     pub floating_buffers: u32,
     /// Free buffers that a remote channel in use wants from the floating ones at least, however short its backlog is;
-    /// [`READY_BUFFERS`] unless set.
+    /// [`READY_BUFFERS`] unless set. Without effect on channels without exclusive buffers.
     pub ready_buffers: u32,
     /// Whether the size of buffers follows the throughput of the gate.
     pub buffer_debloating: bool,
@@ -128,7 +128,14 @@ impl InputGate {
             .into_iter()
             .map(|source| {
                 let exclusive = of(&source);
-                Channel::new(source, exclusive, context.ready_buffers)
+                // Buffers promised to a channel without data do not come back. Others that have none of their own, and
+                // nothing else to live on, would wait for them for ever.
+                let ready = if exclusive > 0 {
+                    context.ready_buffers
+                } else {
+                    0
+                };
+                Channel::new(source, exclusive, ready)
             })
             .collect();
         let cancel = context.tasks.token().child_token();

@@ -1,0 +1,279 @@
+//! The exchange with many requests at once, over every backend: all finish, and nothing is left behind.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which fail by panicking"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use thalweg_tests::{
+    conformance::Backend,
+    harness::{MemBackend, QuicBackend, TcpBackend},
+};
+use thalweg_transport::{
+    ConnectionId, Connections, Node, Profile, ResourceId, TransportConfig,
+    exchange::{
+        ChannelSource, ConnectionManager, Input, InputGate, NodeExchange, PartitionWriter,
+        RecordReader, ResultPartition, SubpartitionRequest,
+    },
+    proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
+};
+use tokio::task::JoinSet;
+
+const ATTEMPT: ExecutionAttemptId = ExecutionAttemptId(1);
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A node with its exchange.
+struct Worker {
+    node: Node,
+    exchange: NodeExchange,
+}
+
+impl Worker {
+    async fn start<B: Backend>(backend: &B, id: &str, exclusive: u32) -> Self {
+        let mut config = TransportConfig::default();
+        config.exclusive_buffers_per_channel = exclusive;
+        let transport = backend.transport(id);
+        let builder = Node::builder(ResourceId::new(id).unwrap(), config.clone());
+        let node = in_time("start", builder.start(transport)).await.unwrap();
+        let exchange = NodeExchange::start(Arc::new(node.clone()), &config).unwrap();
+        Self { node, exchange }
+    }
+
+    fn channel(&self, number: u32, subpartition: u32) -> ChannelSource {
+        ChannelSource::Remote {
+            connection: ConnectionId::new(self.node.id().clone(), self.node.advertised()),
+            request: SubpartitionRequest {
+                partition: PartitionId::new(3, number),
+                producer: ATTEMPT,
+                subpartition: SubpartitionIndex(subpartition),
+            },
+        }
+    }
+
+    /// A partition with a pool of its own of so many buffers.
+    fn publish(&self, number: u32, subpartitions: usize, buffers: usize) -> PartitionWriter {
+        let pool = self.exchange.pool().local(2, buffers).unwrap();
+        let id = PartitionId::new(3, number);
+        let partition = ResultPartition::with_pool(id, ATTEMPT, subpartitions, pool).unwrap();
+        let partitions = self.exchange.partitions();
+        partitions.register(partition.clone()).unwrap();
+        partition.writer().unwrap()
+    }
+
+    async fn gate(&self, channels: Vec<ChannelSource>) -> InputGate {
+        let gate = self.exchange.gate("gate", ExecutionAttemptId(2), channels);
+        in_time("gate", gate).await.unwrap()
+    }
+
+    /// What is in use: buffers, partitions, parked requests, served streams, streams of all connections.
+    fn in_use(&self) -> [usize; 5] {
+        let partitions = self.exchange.partitions();
+        let server = self.exchange.connection_manager().server_stats();
+        let open = self.node.snapshot();
+        let open: u64 = open.iter().map(|c| c.stats.streams_open).sum();
+        [
+            self.exchange.pool().stats().used,
+            partitions.registered(),
+            partitions.parked(),
+            server.streams,
+            usize::try_from(open).unwrap(),
+        ]
+    }
+}
+
+async fn ten_thousand_requests_at_once_all_finish<B: Backend>(backend: B) {
+    let producer = Worker::start(&backend, "producer", 0).await;
+    let consumer = Worker::start(&backend, "consumer", 0).await;
+    let mut tasks = JoinSet::new();
+    for first in (0..REQUESTS).step_by(GATE_CHANNELS as usize) {
+        let channels = (first..first + GATE_CHANNELS).map(|index| producer.channel(0, index));
+        let gate = consumer.gate(channels.collect()).await;
+        tasks.spawn(async move {
+            let mut reader = RecordReader::new(gate);
+            let mut records = 0;
+            while let Some((channel, input)) = reader.next().await.unwrap() {
+                if let Input::Record(record) = input {
+                    let expected = first + u32::try_from(channel).unwrap();
+                    assert_eq!(record[..], expected.to_be_bytes());
+                    records += 1;
+                }
+            }
+            assert_eq!(records, GATE_CHANNELS);
+        });
+    }
+    let mut writer = producer.publish(0, REQUESTS as usize, 64);
+    for index in 0..REQUESTS {
+        let record = index.to_be_bytes();
+        let emit = writer.emit(index as usize, &record);
+        in_time("room", emit).await.unwrap();
+    }
+    writer.finish().unwrap();
+    while let Some(done) = in_time("readers", tasks.join_next()).await {
+        done.unwrap();
+    }
+    assert_eq!(
+        consumer
+            .exchange
+            .connection_manager()
+            .number_of_active_connections(),
+        1
+    );
+    until("nothing is left", || {
+        [producer.in_use(), consumer.in_use()] == [[0; 5]; 2]
+    })
+    .await;
+    let peak = [&producer, &consumer].map(|worker| worker.exchange.pool().stats().peak);
+    assert!(peak.iter().all(|&peak| peak <= 2048), "{peak:?}");
+}
+
+async fn a_thousand_requests_and_cancels_leave_all_as_before<B: Backend>(backend: B) {
+    let producer = Worker::start(&backend, "producer", 2).await;
+    let consumer = Worker::start(&backend, "consumer", 2).await;
+    // The connection, and what it takes while nothing runs.
+    let mut writer = producer.publish(0, 1, 4);
+    let mut gate = consumer.gate(vec![producer.channel(0, 0)]).await;
+    writer.emit(0, b"first").await.unwrap();
+    writer.flush();
+    in_time("first", gate.next()).await.unwrap();
+    drop((gate, writer));
+    let idle = [[0; 5]; 2];
+    until("idle", || [producer.in_use(), consumer.in_use()] == idle).await;
+    for round in 1..=ROUNDS {
+        let mut gate = consumer.gate(vec![producer.channel(round, 0)]).await;
+        let mut writer = None;
+        // Cancelled before it is connected, while it is parked, with data queued, with a buffer in hand, at the end.
+        if round % 5 > 1 {
+            let mut begun = producer.publish(round, 1, 4);
+            begun.emit(0, &[7; 50_000]).await.unwrap();
+            begun.flush();
+            writer = Some(begun);
+        }
+        let held = match round % 5 {
+            0 => None,
+            1 => {
+                until("parked", || producer.exchange.partitions().parked() > 0).await;
+                None
+            }
+            2 => None,
+            _ => in_time("buffer", gate.next()).await.unwrap(),
+        };
+        if round % 5 == 4 {
+            writer.take().unwrap().finish().unwrap();
+        }
+        drop(gate);
+        drop((held, writer));
+    }
+    until("all as before", || {
+        [producer.in_use(), consumer.in_use()] == idle
+    })
+    .await;
+    assert_eq!(
+        consumer
+            .exchange
+            .connection_manager()
+            .number_of_active_connections(),
+        1
+    );
+}
+
+/// One source feeds a join twice: straight, and through a stage on a third node. The join takes both in step.
+async fn a_diamond_gets_on_with_the_fewest_buffers<B: Backend>(backend: B) {
+    for exclusive in [0, 2] {
+        let source = Worker::start(&backend, &format!("source-{exclusive}"), exclusive).await;
+        let stage = Worker::start(&backend, &format!("stage-{exclusive}"), exclusive).await;
+        let join = Worker::start(&backend, &format!("join-{exclusive}"), exclusive).await;
+        let mut out = source.publish(0, 2, 2);
+        let mut through = stage.publish(1, 1, 2);
+        let middle = stage.gate(vec![source.channel(0, 0)]).await;
+        let straight = join.gate(vec![source.channel(0, 1)]).await;
+        let bent = join.gate(vec![stage.channel(1, 0)]).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            for number in 0..RECORDS {
+                for target in 0..2 {
+                    out.emit(target, &record(number)).await.unwrap();
+                }
+            }
+            out.finish().unwrap();
+        });
+        tasks.spawn(async move {
+            let mut reader = RecordReader::new(middle);
+            while let Some((_, input)) = reader.next().await.unwrap() {
+                if let Input::Record(record) = input {
+                    through.emit(0, &record).await.unwrap();
+                }
+            }
+            through.finish().unwrap();
+        });
+        tasks.spawn(async move {
+            let mut sides = [RecordReader::new(straight), RecordReader::new(bent)];
+            for number in 0..RECORDS {
+                for side in &mut sides {
+                    let (_, input) = side.next().await.unwrap().unwrap();
+                    assert_eq!(input, Input::Record(record(number).into()));
+                }
+            }
+        });
+        while let Some(done) = in_time("diamond", tasks.join_next()).await {
+            done.unwrap();
+        }
+    }
+}
+
+/// Lengths around that of a buffer.
+fn record(number: u32) -> Vec<u8> {
+    let mut record = vec![0; 4 + (number as usize * 7919) % 70_000];
+    record[..4].copy_from_slice(&number.to_be_bytes());
+    record
+}
+
+const REQUESTS: u32 = 10_000;
+const GATE_CHANNELS: u32 = 500;
+const ROUNDS: u32 = 1_000;
+const RECORDS: u32 = 300;
+
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    in_time(what, wait).await;
+}
+
+macro_rules! scale_tests {
+    ($($backend:ident = $make:expr),* $(,)?) => {
+        $(mod $backend {
+            use super::*;
+
+            #[tokio::test]
+            async fn ten_thousand_requests_at_once_all_finish() {
+                super::ten_thousand_requests_at_once_all_finish($make).await;
+            }
+
+            #[tokio::test]
+            async fn a_thousand_requests_and_cancels_leave_all_as_before() {
+                super::a_thousand_requests_and_cancels_leave_all_as_before($make).await;
+            }
+
+            #[tokio::test]
+            async fn a_diamond_gets_on_with_the_fewest_buffers() {
+                super::a_diamond_gets_on_with_the_fewest_buffers($make).await;
+            }
+        })*
+    };
+}
+
+scale_tests!(
+    mem = MemBackend::new(),
+    quic = QuicBackend::new(Profile::Lan),
+    tls = TcpBackend::tls(),
+);
