@@ -299,7 +299,7 @@ const SLOT_REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 /// For everything that is no time-out, on a busy machine.
 const SLACK: Duration = Duration::from_secs(6);
 /// Some seconds in the development profile.
-const SHUFFLE_BYTES: u64 = 512 << 20;
+const SHUFFLE_BYTES: u64 = 3 << 29;
 /// Hours.
 const ENDLESS: u64 = 1 << 40;
 const RECORD_BYTES: u64 = 256;
