@@ -8,6 +8,8 @@ use tokio::task::JoinSet;
 use super::{
     channel::{Close, Control},
     gate_core::GateCore,
+    gate_state::GateState,
+    outbox::Outbox,
 };
 use crate::{
     error::{ErrorCode, StreamError},
@@ -51,25 +53,27 @@ pub(super) async fn send_credit(core: Arc<GateCore>) {
 }
 
 fn next_message(core: &GateCore) -> Option<(usize, BoxSendStream, Bytes)> {
-    let mut guard = core.lock();
-    let state = &mut *guard;
+    let (index, send, mut outbox) = take_outbox(&mut core.lock())?;
+    if outbox.credit > 0 {
+        core.counters.on_credit_sent(outbox.credit);
+    }
+    // Outside the lock: a task event may be the last slice of one of the gate's own buffers.
+    Some((index, send, outbox.take_frames()))
+}
+
+fn take_outbox(state: &mut GateState) -> Option<(usize, BoxSendStream, Outbox)> {
     state.due_credit = 0;
     while let Some(index) = state.dirty.pop() {
         let channel = &mut state.channels[index];
         channel.in_dirty = false;
-        if !matches!(channel.control, Control::Idle(_)) {
+        if channel.outbox.is_empty() {
             continue;
         }
-        let credit = channel.outbox.credit;
-        let frames = channel.outbox.take_frames();
-        if credit > 0 {
-            core.counters.on_credit_sent(credit);
-        }
-        if frames.is_empty() {
-            continue;
-        }
-        if let Control::Idle(send) = std::mem::replace(&mut channel.control, Control::Busy) {
-            return Some((index, send, frames));
+        match std::mem::replace(&mut channel.control, Control::Busy) {
+            Control::Idle(send) => {
+                return Some((index, send, std::mem::take(&mut channel.outbox)));
+            }
+            other => channel.control = other,
         }
     }
     None

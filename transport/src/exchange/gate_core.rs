@@ -20,7 +20,6 @@ use super::{
     gate_state::GateState,
     gate_stats::GateCounters,
     local_pool::LocalPool,
-    outbox::Outbox,
 };
 use crate::{
     error::ErrorCode,
@@ -288,9 +287,7 @@ impl GateCore {
             channel.queue.push(data_type, payload);
         }
         let has_room = channel.queue.has_room();
-        if ended {
-            channel.outbox = Outbox::default();
-        }
+        let unsent = ended.then(|| std::mem::take(&mut channel.outbox));
         let mut surplus = Vec::new();
         let dirty = ended && state.end_credit_and_offer(index, &mut surplus);
         let waker = if state.set_available(index) {
@@ -299,7 +296,7 @@ impl GateCore {
             None
         };
         drop(guard);
-        drop(surplus);
+        drop((surplus, unsent));
         self.wake_credit(dirty);
         wake(waker);
         has_room
@@ -361,7 +358,11 @@ impl GateCore {
         for index in 0..state.channels.len() {
             buffers.extend(state.end_credit(index));
             let channel = &mut state.channels[index];
-            dropped.push((std::mem::take(&mut channel.queue), channel.view.take()));
+            dropped.push((
+                std::mem::take(&mut channel.queue),
+                channel.view.take(),
+                std::mem::take(&mut channel.outbox),
+            ));
         }
         state.waiting.clear();
         state.ready.clear();

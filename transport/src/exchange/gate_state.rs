@@ -92,12 +92,16 @@ impl GateState {
     /// Puts the channel in line for the credit task if it has something due. Whether that task must be woken.
     pub(super) fn announce(&mut self, index: usize) -> bool {
         let channel = &mut self.channels[index];
-        if let Some(credit) = channel.credit.poll_announcement(channel.queue.is_empty()) {
+        let starved = channel.credit.outstanding() == 0;
+        let credit = channel.credit.poll_announcement(channel.queue.is_empty());
+        if let Some(credit) = credit {
             channel.outbox.credit += credit;
             self.due_credit += credit;
         }
-        self.set_dirty(index);
-        !self.dirty.is_empty() && (self.waker.is_some() || self.due_credit >= self.credit_batch)
+        let queued = self.set_dirty(index);
+        // A producer without credit may be what the consumer waits for elsewhere, so it is never kept waiting.
+        let wake = self.waker.is_some() || self.due_credit >= self.credit_batch;
+        !self.dirty.is_empty() && (wake || (queued && starved && credit.is_some()))
     }
 
     /// Puts the channel in line for the credit task. Whether it is there, so that the task has to be woken.

@@ -407,3 +407,35 @@ async fn the_first_error_of_a_gate_stays() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_without_credit_hears_at_once_of_a_buffer_that_came_back() {
+    let (_producer, _consumer, mut gate, mut scripts) = setup(1, 64, 1).await;
+    let (mut script, _) = scripts.pop().unwrap();
+    script.send_item(DataType::Data, 0, b"x").await;
+    // The consumer does something else then: it neither waits at this gate nor has a batch of credit.
+    drop(take(&mut gate).await);
+    script.credit(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_event_may_be_the_last_slice_of_a_buffer_of_its_own_gate() {
+    let (_producer, consumer, mut gate, mut scripts) = setup(2, 8, 1).await;
+    let (mut script, _) = scripts.pop().unwrap();
+    for sent in [true, false] {
+        script.send_item(DataType::Data, 0, b"payload").await;
+        let BufferOrEvent::Buffer(bytes) = take(&mut gate).await else {
+            panic!("a buffer was sent");
+        };
+        let event = TaskEvent(bytes.slice(..3));
+        drop(bytes);
+        gate.handle().send_task_event(&event).unwrap();
+        drop(event);
+        if sent {
+            while script.frame().await != (Frame::TaskEvent { length: 3 }) {}
+            assert_eq!(script.take(3).await[..], *b"pay");
+        }
+    }
+    gate.close();
+    until("all comes back", || consumer.used() == 0).await;
+}
