@@ -112,8 +112,15 @@ impl GateCore {
             }
             state = self.lock();
         }
-        state.channels[index].view = Some(view);
+        let channel = &mut state.channels[index];
+        let done = if channel.ended {
+            // The end was taken while the view was out: nobody asks it again, and it holds its subpartition.
+            Some(view)
+        } else {
+            channel.view.replace(view)
+        };
         drop(state);
+        drop(done);
         if let Err(error) = taken {
             self.fail(error);
         }

@@ -37,6 +37,13 @@ struct Loaded {
     views: BTreeMap<u64, Weak<ViewCore>>,
 }
 
+impl Drop for ReadPool {
+    fn drop(&mut self) {
+        // Buffers that consumers still hold would keep the guarantee alive beside that of the next pool.
+        self.pool.close();
+    }
+}
+
 impl ReadPool {
     pub(super) fn new(pool: LocalPool, turns: usize) -> Self {
         Self {

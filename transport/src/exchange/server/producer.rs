@@ -103,13 +103,21 @@ impl Producer<'_> {
                 }
             }
             if !blocked {
-                let result = if pending.is_empty() {
-                    view.take(credit, BATCH_FRAMES, &mut taken)
-                } else {
-                    view.take_priority(&mut taken)
+                let overtakes = pending
+                    .front()
+                    .map(|item: &Item| item.data_type.has_priority());
+                let result = match overtakes {
+                    None => view.take(credit, BATCH_FRAMES, &mut taken),
+                    Some(false) => view.take_priority(&mut taken),
+                    // Those that came first go first.
+                    Some(true) => Ok(()),
                 };
                 if let Err(error) = result {
                     return Ok(Some(error));
+                }
+                let behind = parts_of(&pending, buffer_size);
+                for item in &mut taken {
+                    item.backlog = item.backlog.saturating_add(behind);
                 }
                 // What is pending is data without credit, which priority events overtake.
                 let overtaken = pending.len();
