@@ -95,8 +95,8 @@ pub struct TransportConfig {
     /// Older connections that this node dialled are drained: new work gets a new connection, what is under way goes on, for
     /// at most as long again. So the peer's certificate is looked at again, and no key is in use for more than twice
     /// this time. Up to a tenth is taken off at random, so that not all connections go at once. Default 24 h, the
-    /// shortest life that certificates of nodes commonly have; raise it for exchanges that run for longer than two
-    /// of these times, which fail otherwise.
+    /// shortest life that certificates of nodes commonly have. An exchange may begin on a connection that is nearly
+    /// so old: raise it where exchanges run for longer than this, or they fail.
     pub max_connection_age: Duration,
     /// Bytes of a full data frame on the wire, header included. Default 32 KiB: two TLS records of 16 KiB, so that no
     /// short record is left (measured: 16 % on TLS).

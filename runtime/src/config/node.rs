@@ -60,7 +60,7 @@ section! {
         /// A peer that is silent for so long is dead. Default 6 s: sooner than a heartbeat notices.
         idle_timeout: Duration = Duration::from_secs(6),
         /// Older connections are drained and replaced, so that no certificate lives on in one for more than twice as long;
-        /// an exchange that runs for longer than that fails. Default 24 h.
+        /// an exchange that runs for longer than this may fail. Default 24 h.
         max_connection_age: Duration = Duration::from_secs(24 * 3600),
         /// A frame on the wire, header included. Default 32 KiB: two whole TLS records.
         buffer_size: ByteSize = ByteSize::kib(32),

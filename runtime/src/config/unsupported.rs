@@ -1,7 +1,7 @@
 //! Keys whose function this version does not have: setting one is an error, because a setting without an effect
 //! misleads, and with a revocation list it would be dangerous.
 
-use super::{Config, error::Problem};
+use super::{Compression, Config, error::Problem};
 
 impl Config {
     /// One problem for each of these keys that is set.
@@ -14,6 +14,11 @@ impl Config {
                 "a metrics page",
             ),
             ("blob.store", self.blob.store.is_some(), "a blob store"),
+            (
+                "transport.blocking_compression",
+                self.transport.blocking_compression != Compression::None,
+                "jobs with blocking exchanges",
+            ),
         ];
         set.into_iter()
             .filter(|(key, set, _)| *set && without.contains(key))
@@ -28,7 +33,12 @@ impl Config {
 }
 
 /// What this version does not have.
-pub(super) const UNSUPPORTED: &[&str] = &["tls.crl", "metrics.listen", "blob.store"];
+pub(super) const UNSUPPORTED: &[&str] = &[
+    "tls.crl",
+    "metrics.listen",
+    "blob.store",
+    "transport.blocking_compression",
+];
 
 #[cfg(test)]
 mod tests {

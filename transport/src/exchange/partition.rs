@@ -93,7 +93,7 @@ impl ResultPartition {
         Self::in_memory(PartitionKind::Pipelined, id, producer, subpartitions, pool)
     }
 
-    /// A pipelined partition with the same guarantee, which may use two buffers per subpartition and
+    /// A pipelined partition with the same guarantee, which may use eight buffers per subpartition and
     /// [`EXTRA_BUFFERS`](super::EXTRA_BUFFERS) more.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{
 use super::spill_error::SpillError;
 use crate::identity::ResourceId;
 
-/// A folder `thalweg-<node>-<process>-<random>` with a file `lock` in it, which this process keeps locked.
+/// A folder `thalweg-spill-<node>-<process>-<random>` with a file `lock` in it, which this process keeps locked.
 ///
 /// The system unlocks the file when the process ends, however it ends, so that a folder whose lock can be had belongs
 /// to nobody. A process that is just making its folder has no file of that name yet: it is locked first and named then.
