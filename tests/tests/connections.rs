@@ -16,7 +16,7 @@ use std::{
 
 use thalweg_tests::{
     conformance::Backend,
-    harness::{MemBackend, QuicBackend, TcpBackend},
+    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
 };
 use thalweg_transport::{
     BindAddr, BoxFuture, ConnectError, ConnectionId, Connections, ErrorCode, Lease, Node,
@@ -24,22 +24,6 @@ use thalweg_transport::{
     TransportConfig, TransportError,
 };
 use tokio::{sync::Semaphore, task::JoinSet};
-
-const DEADLINE: Duration = Duration::from_secs(30);
-
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(DEADLINE, future).await;
-    waited.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    in_time(what, wait).await;
-}
 
 async fn start<B: Backend>(backend: &B, id: &str, config: &TransportConfig) -> Node {
     let id = ResourceId::new(id).unwrap();

@@ -5,11 +5,11 @@
     reason = "helpers of tests, which fail by panicking"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use thalweg_tests::{
     conformance::Backend,
-    harness::{MemBackend, QuicBackend, TcpBackend},
+    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
 };
 use thalweg_transport::{
     Compression, ConnectionId, Connections, Node, Profile, ResourceId, Shutdown, TransportConfig,
@@ -25,7 +25,6 @@ use tokio::task::JoinSet;
 
 const PRODUCER: ExecutionAttemptId = ExecutionAttemptId(1);
 const CONSUMER: ExecutionAttemptId = ExecutionAttemptId(2);
-const DEADLINE: Duration = Duration::from_secs(30);
 
 struct Worker {
     node: Arc<Node>,
@@ -262,20 +261,6 @@ async fn a_lost_node_is_a_remote_error_of_every_channel<B: Backend>(backend: B) 
         producer.pool.stats().used + consumer.pool.stats().used == 0
     })
     .await;
-}
-
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(DEADLINE, future).await;
-    waited.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    in_time(what, wait).await;
 }
 
 macro_rules! exchange_tests {

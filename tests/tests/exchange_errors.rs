@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use thalweg_tests::{
     conformance::Backend,
-    harness::{MemBackend, QuicBackend, TcpBackend},
+    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
 };
 use thalweg_transport::{
     BoxFuture, ConnectionId, Connections, Node, PeerStream, Profile, ResourceId, SendStream,
@@ -31,7 +31,6 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PRODUCER: ExecutionAttemptId = ExecutionAttemptId(1);
 const CONSUMER: ExecutionAttemptId = ExecutionAttemptId(2);
-const DEADLINE: Duration = Duration::from_secs(30);
 
 struct Worker {
     node: Node,
@@ -333,20 +332,6 @@ async fn a_reset_connection_is_a_remote_error_of_every_channel() {
         drop((gates, writers));
         until("all comes back", || producer.used() + consumer.used() == 0).await;
     }
-}
-
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(DEADLINE, future).await;
-    waited.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    in_time(what, wait).await;
 }
 
 macro_rules! error_tests {

@@ -5,11 +5,11 @@
     reason = "helpers of tests, which fail by panicking"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use thalweg_tests::{
     conformance::Backend,
-    harness::{MemBackend, QuicBackend, TcpBackend},
+    harness::{MemBackend, QuicBackend, TcpBackend, in_time, until},
 };
 use thalweg_transport::{
     ConnectionId, Connections, Node, Profile, ResourceId, TransportConfig,
@@ -22,7 +22,6 @@ use thalweg_transport::{
 use tokio::task::JoinSet;
 
 const ATTEMPT: ExecutionAttemptId = ExecutionAttemptId(1);
-const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A node with its exchange.
 struct Worker {
@@ -233,21 +232,6 @@ const REQUESTS: u32 = 10_000;
 const GATE_CHANNELS: u32 = 500;
 const ROUNDS: u32 = 1_000;
 const RECORDS: u32 = 300;
-
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, future)
-        .await
-        .unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    in_time(what, wait).await;
-}
 
 macro_rules! scale_tests {
     ($($backend:ident = $make:expr),* $(,)?) => {

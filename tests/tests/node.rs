@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use thalweg_tests::{
     conformance::Backend,
-    harness::{MemBackend, QuicBackend, TcpBackend},
+    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
 };
 use thalweg_transport::{
     BoxFuture, BoxRecvStream, ConnectionError, ConnectionId, Connections, ErrorCode, Lease, Node,
@@ -20,7 +20,6 @@ use thalweg_transport::{
 use tokio::task::JoinSet;
 
 const ECHO: StreamKind = StreamKind(64);
-const DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 struct Echo;
@@ -49,11 +48,6 @@ impl StreamHandler for Panics {
     }
 }
 
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(DEADLINE, future).await;
-    waited.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
-}
-
 async fn start<B: Backend>(backend: &B, id: &str) -> Node {
     let id = ResourceId::new(id).unwrap();
     let transport = backend.transport(id.as_str());
@@ -69,15 +63,6 @@ fn to(node: &Node) -> ConnectionId {
 
 fn accepted(node: &Node) -> usize {
     node.snapshot().iter().filter(|c| !c.dialled).count()
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    in_time(what, wait).await;
 }
 
 async fn open(lease: &Lease, kind: StreamKind, text: &str) -> PeerStream {

@@ -9,17 +9,13 @@
 use std::{fs::File, time::Duration};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use thalweg_tests::{conformance::Backend, harness::TcpBackend};
+use thalweg_tests::{
+    conformance::Backend,
+    harness::{DEADLINE, TcpBackend, in_time},
+};
 use thalweg_transport::{
     ConnectionId, Connections, ErrorCode, Node, ResourceId, TransportConfig, TransportError,
 };
-
-const DEADLINE: Duration = Duration::from_secs(30);
-
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let waited = tokio::time::timeout(DEADLINE, future).await;
-    waited.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
-}
 
 async fn start(backend: &TcpBackend, id: &str) -> Node {
     let mut config = TransportConfig::default();
