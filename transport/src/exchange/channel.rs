@@ -58,6 +58,8 @@ pub(super) struct Channel {
     /// The consumer has taken the end of the partition.
     pub(super) ended: bool,
     pub(super) control: Control,
+    /// Counts the streams that the channel has had: `control` is of the last one.
+    pub(super) stream: u32,
     pub(super) outbox: Outbox,
     /// The view of a local channel was opened.
     pub(super) opened: bool,
@@ -85,6 +87,7 @@ impl Channel {
             credit_ended: false,
             ended: false,
             control: Control::Detached,
+            stream: 0,
             outbox: Outbox::default(),
             opened: false,
             end_of_data: false,

@@ -23,15 +23,15 @@ use crate::{
 pub(super) async fn send_credit(core: Arc<GateCore>) {
     let mut waiting = JoinSet::new();
     loop {
-        while let Some((index, mut send, frames)) = next_message(&core) {
+        while let Some((of, mut send, frames)) = next_message(&core) {
             let mut write = Box::pin(async move {
                 let result = send.write(&mut [frames]).await;
-                (index, send, result)
+                (of, send, result)
             });
             // A future that is ready wins; `yield_now` would give the thread away.
             tokio::select! {
                 biased;
-                (index, send, result) = &mut write => core.return_control(index, send, result),
+                (of, send, result) = &mut write => core.return_control(of, send, result),
                 () = std::future::ready(()) => { waiting.spawn(write); }
             }
         }
@@ -39,8 +39,8 @@ pub(super) async fn send_credit(core: Arc<GateCore>) {
             biased;
             () = core.cancel.cancelled() => break,
             Some(done) = waiting.join_next() => {
-                if let Ok((index, send, result)) = done {
-                    core.return_control(index, send, result);
+                if let Ok((of, send, result)) = done {
+                    core.return_control(of, send, result);
                 }
             }
             () = core.credit_wake.notified() => {}
@@ -52,16 +52,23 @@ pub(super) async fn send_credit(core: Arc<GateCore>) {
     waiting.shutdown().await;
 }
 
-fn next_message(core: &GateCore) -> Option<(usize, BoxSendStream, Bytes)> {
-    let (index, send, mut outbox) = take_outbox(&mut core.lock())?;
+fn next_message(core: &GateCore) -> Option<(StreamOf, BoxSendStream, Bytes)> {
+    let (of, send, mut outbox) = take_outbox(&mut core.lock())?;
     if outbox.credit > 0 {
         core.counters.on_credit_sent(outbox.credit);
     }
     // Outside the lock: a task event may be the last slice of one of the gate's own buffers.
-    Some((index, send, outbox.take_frames()))
+    Some((of, send, outbox.take_frames()))
 }
 
-fn take_outbox(state: &mut GateState) -> Option<(usize, BoxSendStream, Outbox)> {
+/// A channel, and which of its streams is meant.
+#[derive(Debug, Clone, Copy)]
+struct StreamOf {
+    channel: usize,
+    stream: u32,
+}
+
+fn take_outbox(state: &mut GateState) -> Option<(StreamOf, BoxSendStream, Outbox)> {
     state.due_credit = 0;
     while let Some(index) = state.dirty.pop() {
         let channel = &mut state.channels[index];
@@ -71,7 +78,11 @@ fn take_outbox(state: &mut GateState) -> Option<(usize, BoxSendStream, Outbox)> 
         }
         match std::mem::replace(&mut channel.control, Control::Busy) {
             Control::Idle(send) => {
-                return Some((index, send, std::mem::take(&mut channel.outbox)));
+                let of = StreamOf {
+                    channel: index,
+                    stream: channel.stream,
+                };
+                return Some((of, send, std::mem::take(&mut channel.outbox)));
             }
             other => channel.control = other,
         }
@@ -80,7 +91,8 @@ fn take_outbox(state: &mut GateState) -> Option<(usize, BoxSendStream, Outbox)> 
 }
 
 impl GateCore {
-    /// A remote channel's request is out: its sending half is ready for credit.
+    /// A remote channel's request is out: its sending half is ready for credit. What an earlier one still writes goes
+    /// its own way.
     pub(super) fn attach_control(&self, index: usize, send: BoxSendStream) {
         let mut state = self.lock();
         if state.closed {
@@ -88,7 +100,9 @@ impl GateCore {
             Close::Reset(ErrorCode::CANCELLED).apply(send);
             return;
         }
-        state.channels[index].control = Control::Idle(send);
+        let channel = &mut state.channels[index];
+        channel.stream = channel.stream.wrapping_add(1);
+        channel.control = Control::Idle(send);
         let dirty = state.set_dirty(index);
         drop(state);
         self.wake_credit(dirty);
@@ -117,8 +131,15 @@ impl GateCore {
         }
     }
 
-    fn return_control(&self, index: usize, send: BoxSendStream, result: Result<(), StreamError>) {
+    fn return_control(&self, of: StreamOf, send: BoxSendStream, result: Result<(), StreamError>) {
+        let index = of.channel;
         let mut state = self.lock();
+        if state.channels[index].stream != of.stream {
+            // Its request was answered and repeated meanwhile: nobody listens at its other end.
+            drop(state);
+            drop(send);
+            return;
+        }
         let control = &mut state.channels[index].control;
         match std::mem::replace(control, Control::Detached) {
             Control::Closing(close) => {

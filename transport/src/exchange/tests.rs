@@ -19,6 +19,7 @@ mod kinds;
 mod lookup;
 mod priority;
 mod races;
+mod retries;
 mod served;
 mod task_events;
 mod threads;
