@@ -14,6 +14,7 @@ use super::{
     gate_stats::GateStats,
     pool::BufferPool,
     producer_check::ProducerCheck,
+    requests::most_requests,
     task_events::TaskEventDispatcher,
     view::ResultPartitionProvider,
 };
@@ -38,6 +39,9 @@ pub struct GateContext {
     pub tasks: Shutdown,
     /// Who is asked about missing partitions; without one a missing partition fails the gate.
     pub producer_check: Option<Arc<dyn ProducerCheck>>,
+    /// Requests for one subpartition at most, at least 1; each waits at the producer for its
+    /// `partition_request_timeout`. 2 unless set, and 1 where that time is 0.
+    pub partition_requests: u32,
     /// Where task events for this node's own partitions go: the dispatcher that the connection manager was started
     /// with. An empty one, where events of local channels find no receiver, if it is not set.
     pub task_events: Arc<TaskEventDispatcher>,
@@ -71,6 +75,7 @@ impl GateContext {
             runtime,
             tasks,
             producer_check: None,
+            partition_requests: most_requests(config.partition_request_timeout),
             task_events: Arc::default(),
             exclusive_buffers: config.exclusive_buffers_per_channel,
             floating_buffers: config.floating_buffers_per_gate.max(1),

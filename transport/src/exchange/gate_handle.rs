@@ -15,6 +15,7 @@ use super::{
     local_input::{LocalChannel, no_receiver},
     outbox::MAX_UNSENT_EVENT_BYTES,
     remote::RemoteChannel,
+    requests::Requests,
     task_events::TaskEvent,
 };
 use crate::proto::{ExecutionAttemptId, MAX_EVENT_BYTES};
@@ -277,6 +278,8 @@ impl GateHandle {
 
     fn start(&self, index: usize, source: ChannelSource) {
         let (tasks, runtime) = (&self.context.tasks, &self.context.runtime);
+        let check = self.context.producer_check.clone();
+        let requests = Requests::new(self.context.partition_requests, check);
         match source {
             ChannelSource::Unknown => {}
             ChannelSource::Local(request) => {
@@ -284,7 +287,7 @@ impl GateHandle {
                     core: self.core.clone(),
                     index,
                     partitions: self.context.partitions.clone(),
-                    check: self.context.producer_check.clone(),
+                    requests,
                     events: self.context.task_events.clone(),
                     request,
                 };
@@ -298,7 +301,7 @@ impl GateHandle {
                     core: self.core.clone(),
                     index,
                     connections: self.context.connections.clone(),
-                    check: self.context.producer_check.clone(),
+                    requests,
                     connection,
                     request,
                     consumer: self.consumer,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use super::{
     error::ExchangeError,
     gate_core::{GateCore, wake},
-    producer_check::{ProducerCheck, Verdict},
+    requests::Requests,
     task_events::{TaskEvent, TaskEventDispatcher},
     view::{
         AvailabilityListener, Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView,
@@ -19,22 +19,21 @@ pub(super) struct LocalChannel {
     pub(super) core: Arc<GateCore>,
     pub(super) index: usize,
     pub(super) partitions: Arc<dyn ResultPartitionProvider>,
-    pub(super) check: Option<Arc<dyn ProducerCheck>>,
+    pub(super) requests: Requests,
     pub(super) events: Arc<TaskEventDispatcher>,
     pub(super) request: SubpartitionRequest,
 }
 
 impl LocalChannel {
     /// Opens the view, waiting for its partition as a remote request would at the producer.
-    pub(super) async fn open(self) {
+    pub(super) async fn open(mut self) {
         let cancel = self.core.cancel.clone();
         if let Some(Err(error)) = cancel.run_until_cancelled(self.find()).await {
             self.core.fail(error);
         }
     }
 
-    async fn find(&self) -> Result<(), ExchangeError> {
-        let mut requests = 1;
+    async fn find(&mut self) -> Result<(), ExchangeError> {
         loop {
             let listener = Arc::new(GateListener {
                 core: Arc::downgrade(&self.core),
@@ -52,15 +51,9 @@ impl LocalChannel {
                 }
                 Err(error) => error,
             };
-            if requests < MAX_REQUESTS
-                && matches!(error, ExchangeError::PartitionNotFound { .. })
-                && let Some(check) = &self.check
-                && check.on_partition_not_found(self.request).await == Verdict::RequestAgain
-            {
-                requests += 1;
-                continue;
+            if !self.requests.again(self.request, &error).await {
+                return Err(error);
             }
-            return Err(error);
         }
     }
 
@@ -192,6 +185,3 @@ impl AvailabilityListener for GateListener {
         }
     }
 }
-
-/// Requests for one subpartition, as for a remote one.
-const MAX_REQUESTS: u32 = 2;

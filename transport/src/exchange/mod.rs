@@ -56,6 +56,7 @@ mod pool;
 mod producer_check;
 mod record_reader;
 mod remote;
+mod requests;
 mod server;
 mod spill_dir;
 mod spill_error;

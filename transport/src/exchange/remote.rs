@@ -9,7 +9,7 @@ use super::{
     connection_manager::ConnectionManager,
     error::ExchangeError,
     gate_core::GateCore,
-    producer_check::{ProducerCheck, Verdict},
+    requests::Requests,
     view::SubpartitionRequest,
 };
 use crate::{
@@ -29,7 +29,7 @@ pub(super) struct RemoteChannel {
     pub(super) core: Arc<GateCore>,
     pub(super) index: usize,
     pub(super) connections: Arc<dyn ConnectionManager>,
-    pub(super) check: Option<Arc<dyn ProducerCheck>>,
+    pub(super) requests: Requests,
     pub(super) connection: ConnectionId,
     pub(super) request: SubpartitionRequest,
     pub(super) consumer: ExecutionAttemptId,
@@ -38,29 +38,19 @@ pub(super) struct RemoteChannel {
 
 impl RemoteChannel {
     /// Runs until the subpartition has ended, failed, or the gate is cancelled.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         let cancel = self.core.cancel.clone();
         cancel.run_until_cancelled(self.receive()).await;
         self.core
             .detach_control(self.index, Close::Reset(ErrorCode::CANCELLED));
     }
 
-    async fn receive(&self) {
-        let mut requests = 1;
-        loop {
-            let Err(error) = self.request_and_receive().await else {
+    async fn receive(&mut self) {
+        while let Err(error) = self.request_and_receive().await {
+            if !self.requests.again(self.request, &error).await {
+                self.core.fail(error);
                 return;
-            };
-            if requests < MAX_REQUESTS
-                && matches!(error, ExchangeError::PartitionNotFound { .. })
-                && let Some(check) = &self.check
-                && check.on_partition_not_found(self.request).await == Verdict::RequestAgain
-            {
-                requests += 1;
-                continue;
             }
-            self.core.fail(error);
-            return;
         }
     }
 
@@ -361,6 +351,3 @@ const CHUNKS: usize = 32;
 
 /// Bulk gives way after so many bytes, for the calls beside it.
 const YIELD_BYTES: usize = 128 * 1024;
-
-/// Requests for one subpartition; each waits at the producer for `partition_request_timeout`.
-const MAX_REQUESTS: u32 = 2;

@@ -162,6 +162,31 @@ async fn a_missing_partition_is_requested_again_if_its_producer_is_well() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_requested_again_where_requests_do_not_wait_or_one_is_all() {
+    let (producer, mut consumer) = pair().await;
+    for once in [false, true] {
+        if !once {
+            consumer.config.partition_request_timeout = Duration::ZERO;
+        }
+        for source in [producer.remote(0, 0), ChannelSource::Local(request(1, 0))] {
+            let asked = Arc::new(Asks(AtomicU32::new(0), Verdict::RequestAgain));
+            let mut context = consumer.context();
+            context.producer_check = Some(asked.clone());
+            if once {
+                context.partition_requests = 1;
+            }
+            let mut gate = consumer.consume_with(context, vec![source]).await;
+            assert!(matches!(
+                failure(&mut gate).await,
+                ExchangeError::PartitionNotFound { .. }
+            ));
+            assert_eq!(asked.0.load(Ordering::Relaxed), 0);
+        }
+        consumer.config = small();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_without_network_has_local_channels_only() {
     let pool = BufferPool::new(&small());
     let partitions = ResultPartitionManager::new(Duration::from_secs(10));

@@ -8,6 +8,7 @@ use crate::{
         gate_core::GateCore,
         local_input::LocalChannel,
         producer_check::{ProducerCheck, Verdict},
+        requests::Requests,
     },
     proto::{CreditViolation, DataType},
     stream::BoxFuture,
@@ -317,7 +318,7 @@ async fn closing_a_gate_while_it_requests_again_ends_both() {
             core: unserved.core(),
             index: 0,
             partitions: Arc::new(partitions.clone()),
-            check: Some(Arc::new(Again)),
+            requests: Requests::new(2, Some(Arc::new(Again))),
             events: Arc::default(),
             request: request(0, 0),
         };
