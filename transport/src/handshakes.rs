@@ -2,18 +2,18 @@
 
 use std::{
     collections::VecDeque,
-    future::{Future, pending},
+    future::Future,
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
 use tokio::{
     task::{AbortHandle, JoinError, JoinSet},
-    time::{sleep_until, timeout},
+    time::timeout,
 };
 
 use crate::{
-    clock::now,
+    clock::{now, until},
     config::TransportConfig,
     error::ConnectError,
     warnings::{FailureClass, Warnings},
@@ -144,18 +144,13 @@ impl<C: Send + 'static> Handshakes<C> {
     }
 }
 
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time.into()).await,
-        None => pending().await,
-    }
-}
-
 /// What a handshake may take before it makes way when all places are taken: far above what one takes on a busy machine.
 const LEAST_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
 
     fn handshakes(max_handshakes: u32) -> Handshakes<u32> {

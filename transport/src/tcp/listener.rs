@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    net::{TcpListener as Socket, TcpStream},
-    time::sleep_until,
-};
+use tokio::net::{TcpListener as Socket, TcpStream};
 
 use super::{
     connection::TcpConnection,
@@ -19,7 +16,7 @@ use super::{
 };
 use crate::{
     addr::BindAddr,
-    clock::now,
+    clock::{now, until},
     error::ConnectError,
     handshakes::Handshakes,
     proto::backoff::Backoff,
@@ -141,13 +138,6 @@ impl fmt::Debug for TcpListener {
             .field("address", &self.address)
             .field("handshakes", &self.handshakes.len())
             .finish_non_exhaustive()
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time.into()).await,
-        None => std::future::pending().await,
     }
 }
 

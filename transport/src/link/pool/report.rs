@@ -1,18 +1,14 @@
 //! The task of a dialled connection.
 
-use std::{
-    future::pending,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{Pool, state::Known};
 use crate::{
     addr::ConnectionId,
-    clock::now,
+    clock::{now, until},
     error::{ConnectError, ConnectionError, ErrorCode},
     handler::TransportError,
     link::{Local, dial::Dial, live::LiveConnection},
@@ -138,13 +134,6 @@ pub(super) fn close(local: &Local, known: &Known, why: CloseCause) {
             ErrorCode::CANCELLED,
             "the caller left before the connection was there",
         ),
-    }
-}
-
-async fn until(alarm: Option<Instant>) {
-    match alarm {
-        Some(alarm) => sleep_until(alarm.into()).await,
-        None => pending().await,
     }
 }
 
