@@ -184,6 +184,23 @@ pub enum ConnectError {
         /// The system's reason, and what to change.
         reason: String,
     },
+    /// This machine does not let the process connect there.
+    #[error("this machine forbids connecting to {address}: {reason}")]
+    Forbidden {
+        /// The peer.
+        address: String,
+        /// The system's reason, and what it may mean.
+        reason: String,
+    },
+    /// Another failure of this side: of the socket, or an end that this node brought about.
+    #[error("connecting to {address} failed on this side")]
+    Local {
+        /// The peer.
+        address: String,
+        /// The system's or the connection's error.
+        #[source]
+        source: Cause,
+    },
     /// Anything else; the source has the detail.
     #[error("connecting to {address} failed")]
     Transport {
@@ -196,8 +213,8 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether another attempt may help while nothing else changes: time-outs and unreachable peers may pass,
-    /// a refused certificate or a bad address does not.
+    /// Whether another attempt may help while nothing else changes: time-outs, unreachable peers and a lack of open files
+    /// may pass, a refused certificate, a bad address or a firewall of this machine does not.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -211,6 +228,7 @@ impl ConnectError {
                     ErrorCode::SHUTTING_DOWN | ErrorCode::LIMIT_EXCEEDED | ErrorCode::TIMED_OUT
                 )
             }
+            Self::Local { source, .. } => may_pass(&**source),
             _ => false,
         }
     }
@@ -272,10 +290,14 @@ pub enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// Whether a new connection to the same peer may work.
+    /// Whether a new connection to the same peer may work. Not while this node is shutting down.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
+            Self::ClosedLocally {
+                code: ErrorCode::SHUTTING_DOWN,
+                ..
+            } => false,
             Self::ClosedByPeer { code, .. } | Self::ClosedLocally { code, .. } => !matches!(
                 *code,
                 ErrorCode::WRONG_CLUSTER
@@ -285,7 +307,8 @@ impl ConnectionError {
                     | ErrorCode::UNIDENTIFIED
             ),
             Self::Protocol { .. } => false,
-            Self::Lost { .. } | Self::TimedOut { .. } | Self::Transport(_) => true,
+            Self::Lost { .. } | Self::TimedOut { .. } => true,
+            Self::Transport(cause) => may_pass(&**cause),
         }
     }
 
@@ -369,6 +392,26 @@ impl From<StreamError> for io::Error {
     fn from(error: StreamError) -> Self {
         Self::new(io::ErrorKind::ConnectionAborted, error)
     }
+}
+
+/// Whether a failure of this side may be over at the next attempt: everything but what the system says of a socket that
+/// will never work.
+fn may_pass(cause: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(shared) = cause.downcast_ref::<Cause>() {
+        return may_pass(&**shared);
+    }
+    if let Some(error) = cause.downcast_ref::<StreamError>() {
+        return error.is_retryable();
+    }
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return !matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied
+                | io::ErrorKind::InvalidInput
+                | io::ErrorKind::Unsupported
+        );
+    }
+    cause.source().is_none_or(may_pass)
 }
 
 /// Makes a peer's words safe for a log line: control characters are escaped, the length is cut at 1,024 bytes.

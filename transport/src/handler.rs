@@ -110,6 +110,8 @@ pub enum TransportError {
         peer: String,
         /// What happened.
         message: String,
+        /// Whether a new attempt may work: a lack of open files or of kernel memory passes, a cancelled dial does not.
+        retryable: bool,
         /// The code that the peer hears.
         code: ErrorCode,
     },
@@ -124,9 +126,12 @@ impl TransportError {
             ConnectError::Cancelled { .. }
             | ConnectError::PeerRejected { .. }
             | ConnectError::Exhausted { .. }
+            | ConnectError::Forbidden { .. }
+            | ConnectError::Local { .. }
             | ConnectError::Address { .. } => Self::Local {
                 peer,
                 message,
+                retryable: error.is_retryable(),
                 code: error.code(),
             },
             _ => Self::Remote {
@@ -155,6 +160,7 @@ impl TransportError {
             Self::Local {
                 peer,
                 message,
+                retryable: error.is_retryable(),
                 code: error.code(),
             }
         } else {
@@ -178,13 +184,9 @@ impl TransportError {
     /// Whether a new attempt may work.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::Remote {
-                retryable: true,
-                ..
-            }
-        )
+        match self {
+            Self::Remote { retryable, .. } | Self::Local { retryable, .. } => *retryable,
+        }
     }
 
     /// The code that describes the failure.
@@ -211,6 +213,8 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{io, sync::Arc};
+
     use super::*;
     use crate::error::ConnectionError;
 
@@ -235,9 +239,23 @@ mod tests {
                 address: address.clone(),
                 reason: reason.clone(),
             },
+            ConnectError::Forbidden {
+                address: address.clone(),
+                reason: reason.clone(),
+            },
+            ConnectError::Local {
+                address: address.clone(),
+                source: Arc::new(io::Error::from(io::ErrorKind::PermissionDenied)),
+            },
+        ];
+        let passing = [
             ConnectError::Exhausted {
                 address: address.clone(),
                 reason: reason.clone(),
+            },
+            ConnectError::Local {
+                address: address.clone(),
+                source: Arc::new(io::Error::from_raw_os_error(105)),
             },
         ];
         let remote = [
@@ -252,9 +270,14 @@ mod tests {
             },
             ConnectError::Unreachable { address, reason },
         ];
-        for error in &local {
+        for (error, passes) in local
+            .iter()
+            .map(|e| (e, false))
+            .chain(passing.iter().map(|e| (e, true)))
+        {
             let error = TransportError::from_connect(&id(), error);
             assert!(matches!(error, TransportError::Local { .. }), "{error}");
+            assert_eq!(error.is_retryable(), passes, "{error}");
             assert!(error.to_string().contains("tm-2@host:6121#3"), "{error}");
         }
         for error in &remote {
@@ -277,7 +300,14 @@ mod tests {
         });
         let error = TransportError::from_stream(id(), &closed);
         assert!(matches!(error, TransportError::Local { .. }), "{error}");
+        assert!(!error.is_retryable(), "this node is shutting down");
+        let replaced = StreamError::from(ConnectionError::ClosedLocally {
+            code: ErrorCode::REPLACED,
+            reason: String::new(),
+        });
+        assert!(TransportError::from_stream(id(), &replaced).is_retryable());
         let error = TransportError::from_stream(id(), &StreamError::Closed);
+        assert!(!error.is_retryable(), "a mistake of the caller");
         assert!(matches!(error, TransportError::Local { .. }), "{error}");
     }
 }

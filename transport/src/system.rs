@@ -6,7 +6,10 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use crate::{addr::BindAddr, error::ConnectError};
+use crate::{
+    addr::BindAddr,
+    error::{Cause, ConnectError},
+};
 
 /// Opens what [`explain`] reads: when no file can be opened any more, it is too late.
 pub(crate) fn prepare() {
@@ -41,23 +44,41 @@ pub(crate) fn explain(error: &io::Error, connections: Option<usize>) -> String {
     format!("{error}: {why}")
 }
 
-/// Why no socket was to be had for a dial, if that is this side's fault.
-pub(crate) fn exhausted(
+/// Why a dial failed, if the system names a reason of this side that an operator can change.
+pub(crate) fn refused(
     address: impl ToString,
     error: &io::Error,
     connections: Option<usize>,
 ) -> Option<ConnectError> {
-    let is_ours = matches!(
+    let address = address.to_string();
+    let is_used_up = matches!(
         error.raw_os_error(),
         Some(EMFILE | ENFILE | ENOBUFS | ENOMEM)
-    ) || matches!(
-        error.kind(),
-        io::ErrorKind::AddrNotAvailable | io::ErrorKind::PermissionDenied
-    );
-    is_ours.then(|| ConnectError::Exhausted {
-        address: address.to_string(),
-        reason: explain(error, connections),
+    ) || error.kind() == io::ErrorKind::AddrNotAvailable;
+    if is_used_up {
+        return Some(ConnectError::Exhausted {
+            address,
+            reason: explain(error, connections),
+        });
+    }
+    (error.kind() == io::ErrorKind::PermissionDenied).then(|| ConnectError::Forbidden {
+        address,
+        reason: format!(
+            "{error}: a rule of a firewall here rejects it, a sandbox or security module (SELinux, seccomp) forbids \
+             sockets, or it is a broadcast address"
+        ),
     })
+}
+
+/// A dial whose socket failed on this side.
+pub(crate) fn failed(address: impl ToString, cause: Cause) -> ConnectError {
+    let named = cause.downcast_ref::<io::Error>();
+    named
+        .and_then(|error| refused(address.to_string(), error, None))
+        .unwrap_or_else(|| ConnectError::Local {
+            address: address.to_string(),
+            source: cause,
+        })
 }
 
 /// The ports of a range that could not be bound.
@@ -139,6 +160,8 @@ const ENOBUFS: i32 = 105;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -154,8 +177,38 @@ mod tests {
                 "{text}"
             );
         }
-        let dial = exhausted("h:1", &error, None).unwrap();
+        let dial = refused("h:1", &error, None).unwrap();
         assert!(dial.is_retryable());
+    }
+
+    #[test]
+    fn a_dial_that_this_machine_forbids_says_who_may_forbid_it_and_is_not_tried_again() {
+        for errno in [1, 13] {
+            let error = io::Error::from_raw_os_error(errno);
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            let dial = refused("10.0.0.7:6121", &error, None).unwrap();
+            assert!(!dial.is_retryable());
+            let text = dial.to_string();
+            for words in ["10.0.0.7:6121", "firewall", "SELinux", "broadcast"] {
+                assert!(text.contains(words), "{words:?} is not in {text}");
+            }
+            assert!(!text.contains("ports below"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_fails_here_is_tried_again_unless_it_can_never_work() {
+        let failed = |error: io::Error| failed("h:1", Arc::new(error));
+        for errno in [EMFILE, ENOBUFS, ENOMEM] {
+            let error = failed(io::Error::from_raw_os_error(errno));
+            assert!(matches!(error, ConnectError::Exhausted { .. }), "{error}");
+        }
+        let other = failed(io::Error::other("out of luck"));
+        assert!(matches!(other, ConnectError::Local { .. }) && other.is_retryable());
+        let never = failed(io::ErrorKind::Unsupported.into());
+        assert!(matches!(never, ConnectError::Local { .. }) && !never.is_retryable());
+        let forbidden = failed(io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(forbidden, ConnectError::Forbidden { .. }));
     }
 
     #[test]

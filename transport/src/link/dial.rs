@@ -23,6 +23,7 @@ use crate::{
     handler::chain,
     proto::backoff::Backoff,
     stream::BoxFuture,
+    system,
     transport::{Connection, Transport},
 };
 
@@ -190,10 +191,24 @@ fn from_introduce(address: &str, error: IntroduceError) -> ConnectError {
         IntroduceError::Stream(StreamError::Connection(ConnectionError::TimedOut { reason })) => {
             ConnectError::TimedOut { address, reason }
         }
+        IntroduceError::Stream(StreamError::Connection(ConnectionError::Transport(cause))) => {
+            system::failed(address, cause)
+        }
+        IntroduceError::Stream(error) if is_of_this_side(&error) => ConnectError::Local {
+            address,
+            source: Arc::new(error),
+        },
         IntroduceError::Stream(error) => ConnectError::Transport {
             address,
             source: Arc::new(error),
         },
+    }
+}
+
+fn is_of_this_side(error: &StreamError) -> bool {
+    match error {
+        StreamError::Connection(error) => error.is_local(),
+        error => matches!(error, StreamError::Closed),
     }
 }
 
@@ -215,12 +230,13 @@ fn with_attempts(mut error: ConnectError, attempts: u32, out_of: Option<Duration
         | ConnectError::TimedOut { reason, .. }
         | ConnectError::Unreachable { reason, .. }
         | ConnectError::Exhausted { reason, .. }
+        | ConnectError::Forbidden { reason, .. }
         | ConnectError::Bind { reason, .. } => {
             reason.push_str(" (");
             reason.push_str(&tried);
             reason.push(')');
         }
-        ConnectError::Transport { source, .. } => {
+        ConnectError::Local { source, .. } | ConnectError::Transport { source, .. } => {
             *source = Arc::new(Tried {
                 tried,
                 source: Arc::clone(source),
@@ -238,4 +254,53 @@ struct Tried {
     tried: String,
     #[source]
     source: Cause,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::handler::TransportError;
+
+    fn failed(error: ConnectionError) -> TransportError {
+        let error = IntroduceError::Stream(error.into());
+        let error = with_attempts(from_introduce("10.0.0.7:6121", error), 3, None);
+        TransportError::from_connect(&ConnectionId::to_address("10.0.0.7:6121"), &error)
+    }
+
+    #[test]
+    fn a_socket_that_fails_here_during_the_hello_is_this_sides_failure() {
+        for (errno, passes) in [(24, true), (105, true), (1, false), (22, false)] {
+            let cause = io::Error::from_raw_os_error(errno);
+            let words = cause.to_string();
+            let error = failed(ConnectionError::Transport(Arc::new(cause)));
+            assert!(matches!(error, TransportError::Local { .. }), "{error:?}");
+            assert_eq!(error.is_retryable(), passes, "{error}");
+            let text = error.to_string();
+            for words in [&*words, "10.0.0.7:6121", "after 3 attempts"] {
+                assert!(text.contains(words), "{words:?} is not in {text}");
+            }
+        }
+        let closed = failed(ConnectionError::ClosedLocally {
+            code: ErrorCode::REPLACED,
+            reason: String::new(),
+        });
+        assert!(matches!(closed, TransportError::Local { .. }), "{closed:?}");
+    }
+
+    #[test]
+    fn what_the_peer_does_during_the_hello_is_not_this_sides_failure() {
+        for error in [
+            ConnectionError::Lost {
+                reason: "reset".to_owned(),
+            },
+            ConnectionError::Protocol {
+                reason: "a bad frame".to_owned(),
+            },
+        ] {
+            let error = failed(error);
+            assert!(matches!(error, TransportError::Remote { .. }), "{error:?}");
+        }
+    }
 }

@@ -91,6 +91,7 @@ impl Pool {
         let local = |message, code| TransportError::Local {
             peer: connection.to_string(),
             message,
+            retryable: false,
             code,
         };
         let outcome = match outcome {

@@ -116,13 +116,7 @@ impl QuicTransport {
             return Ok(endpoint.clone());
         }
         let opened = open_endpoint(any, &self.path, None, &self.awaited);
-        let endpoint = opened.map_err(|error| ConnectError::Exhausted {
-            address: address.to_string(),
-            reason: format!(
-                "cannot open a local socket: {}",
-                system::explain(&error, None)
-            ),
-        })?;
+        let endpoint = opened.map_err(|error| system::failed(address, Arc::new(error)))?;
         Ok(slot.insert(endpoint).clone())
     }
 

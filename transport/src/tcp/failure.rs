@@ -1,28 +1,57 @@
 //! Whose fault a failed socket is.
 
-use std::{io, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
-use crate::error::ConnectionError;
+use crate::{
+    error::{ConnectError, ConnectionError},
+    system,
+};
 
 /// The end of a connection whose socket failed: lost if the peer or the way to it is the cause, a failure of this
 /// machine otherwise.
 pub(super) fn of_socket(error: io::Error) -> ConnectionError {
-    use io::ErrorKind as Kind;
-    match error.kind() {
-        Kind::BrokenPipe
-        | Kind::ConnectionAborted
-        | Kind::ConnectionReset
-        | Kind::HostUnreachable
-        | Kind::NetworkUnreachable
-        | Kind::NotConnected
-        | Kind::TimedOut
-        | Kind::UnexpectedEof
-        // What TLS says of bytes that no honest peer sends.
-        | Kind::InvalidData => ConnectionError::Lost {
+    if is_of_peer(&error) {
+        ConnectionError::Lost {
             reason: error.to_string(),
-        },
-        _ => ConnectionError::Transport(Arc::new(error)),
+        }
+    } else {
+        ConnectionError::Transport(Arc::new(error))
     }
+}
+
+/// The end of a handshake whose socket failed.
+pub(super) fn of_handshake(address: SocketAddr, error: io::Error) -> ConnectError {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        ConnectError::Unreachable {
+            address: address.to_string(),
+            reason: "the peer ended the connection during the handshake".to_owned(),
+        }
+    } else if is_of_peer(&error) {
+        ConnectError::Unreachable {
+            address: address.to_string(),
+            reason: error.to_string(),
+        }
+    } else {
+        system::failed(address, Arc::new(error))
+    }
+}
+
+fn is_of_peer(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::BrokenPipe
+            | Kind::ConnectionAborted
+            | Kind::ConnectionRefused
+            | Kind::ConnectionReset
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NotConnected
+            | Kind::TimedOut
+            | Kind::UnexpectedEof
+            // What TLS says of bytes that no honest peer sends.
+            | Kind::InvalidData
+    )
 }
 
 #[cfg(test)]
@@ -47,7 +76,7 @@ mod tests {
             let error = TransportError::from_stream(&peer, &error);
             let is_remote = matches!(error, TransportError::Remote { .. });
             assert_eq!(is_remote, remote, "{error}");
-            assert_eq!(error.is_retryable(), remote);
+            assert!(error.is_retryable(), "{error}");
             let text = error.to_string();
             assert!(
                 text.contains("10.0.0.7:6121") && text.contains(&words),

@@ -11,6 +11,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{
     connection::{Established, Socket},
+    failure,
     preface::{self, PrefaceError, TLS_HANDSHAKE},
     reader::drain,
 };
@@ -40,7 +41,7 @@ pub(super) async fn dial(
             let mut tls = TlsConnector::from(credentials.client_config())
                 .connect(name, tcp)
                 .await
-                .map_err(|error| io_error(address, &error))?;
+                .map_err(|error| io_error(address, error))?;
             let verified = verify(
                 tls.get_ref().1,
                 &**credentials,
@@ -86,7 +87,7 @@ pub(super) async fn accept(
                 Ok(tls) => tls,
                 Err((error, mut tcp)) => {
                     let error = if speaks_tls {
-                        io_error(address, &error)
+                        io_error(address, error)
                     } else {
                         tls_error(address, NO_TLS.to_owned())
                     };
@@ -127,9 +128,9 @@ async fn dial_preface<S: AsyncRead + AsyncWrite + Unpin>(
     match (preface::receive(socket).await, sent) {
         (Ok(remote), Ok(())) => Ok(remote),
         (Err(PrefaceError::Io(error)), Err(sent)) if !is_tls_error(&error) => {
-            Err(io_error(address, &sent))
+            Err(io_error(address, sent))
         }
-        (Ok(_), Err(error)) => Err(io_error(address, &error)),
+        (Ok(_), Err(error)) => Err(io_error(address, error)),
         (Err(error), _) => Err(preface_error(socket, address, error).await),
     }
 }
@@ -146,7 +147,7 @@ async fn accept_preface<S: AsyncRead + AsyncWrite + Unpin>(
     };
     preface::send(socket, local)
         .await
-        .map_err(|error| io_error(address, &error))?;
+        .map_err(|error| io_error(address, error))?;
     Ok(remote)
 }
 
@@ -158,7 +159,7 @@ async fn preface_error<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> ConnectError {
     let address_text = address.to_string();
     match error {
-        PrefaceError::Io(error) => io_error(address, &error),
+        PrefaceError::Io(error) => io_error(address, error),
         PrefaceError::Refused { code, reason } => ConnectError::Refused {
             address: address_text,
             code,
@@ -201,7 +202,7 @@ async fn check_first_byte(
     let seen = tcp
         .peek(&mut first)
         .await
-        .map_err(|error| io_error(address, &error))?;
+        .map_err(|error| io_error(address, error))?;
     let first = &first[..seen];
     if !first.is_empty() && MAGIC.starts_with(first) {
         let mut tcp = tcp;
@@ -251,8 +252,8 @@ fn verify(
     Ok(PeerIdentity::Verified(peer))
 }
 
-fn io_error(address: SocketAddr, error: &io::Error) -> ConnectError {
-    if let Some(error) = as_tls_error(error) {
+fn io_error(address: SocketAddr, error: io::Error) -> ConnectError {
+    if let Some(error) = as_tls_error(&error) {
         return tls_error(
             address,
             match error {
@@ -265,14 +266,7 @@ fn io_error(address: SocketAddr, error: &io::Error) -> ConnectError {
             },
         );
     }
-    ConnectError::Unreachable {
-        address: address.to_string(),
-        reason: if error.kind() == io::ErrorKind::UnexpectedEof {
-            "the peer ended the connection during the handshake".to_owned()
-        } else {
-            error.to_string()
-        },
-    }
+    failure::of_handshake(address, error)
 }
 
 fn tls_error(address: SocketAddr, reason: String) -> ConnectError {

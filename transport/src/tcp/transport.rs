@@ -102,7 +102,7 @@ impl Transport for TcpTransport {
             .and_then(prepare)
             .map_err(|error| {
                 let connections = Some(self.shared.connections());
-                let ours = system::exhausted(address, &error, connections);
+                let ours = system::refused(address, &error, connections);
                 ours.unwrap_or_else(|| ConnectError::Unreachable {
                     address: address.to_string(),
                     reason: error.to_string(),
