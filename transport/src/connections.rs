@@ -64,7 +64,8 @@ pub trait Connections: fmt::Debug + Send + Sync + 'static {
 /// A counted reference to a connection; dropping it releases the reference. Streams that it opened count as well.
 ///
 /// Without references a connection is kept for reuse, or closed if `reuse_connections` is off or it is
-/// [draining](Self::draining). It closes a second after the last reference is gone, so that what was sent last arrives.
+/// [draining](Self::draining). It closes a second after the last reference is gone, so that what was sent last arrives. A
+/// stream that was finished counts until the peer has all of it, for `write_timeout` at most.
 ///
 /// Who holds a lease for long, with streams that never end by themselves, has to watch [`draining`](Self::draining) and
 /// move to a new connection: a draining one that is still used is closed with [`REPLACED`](crate::ErrorCode::REPLACED) when

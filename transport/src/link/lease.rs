@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{live::LiveConnection, pool::Pool};
+use super::{live::LiveConnection, pool::Pool, stream::Keep};
 use crate::{
     connections::LeasedConnection,
     error::ConnectionError,
@@ -71,6 +71,13 @@ impl LeasedConnection for Claim {
 struct Reference {
     pool: Arc<Pool>,
     link: LinkId,
+}
+
+impl Keep for Reference {
+    fn keep_until(self: Arc<Self>, delivered: BoxFuture<'static, ()>) {
+        let pool = Arc::clone(&self.pool);
+        pool.linger(delivered, self);
+    }
 }
 
 impl Drop for Reference {

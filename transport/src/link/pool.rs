@@ -6,11 +6,12 @@ mod state;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Waker},
 };
 
 use report::Report;
 use state::{AnswerSender, Effect, Found, Known, PoolEvent, Scope, State};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use super::{Local, dial::Dial, lease::Claim};
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     handler::TransportError,
     proto::registry::{Event, LinkId, Refused, Rules, WaiterId},
     shutdown::Shutdown,
+    stream::BoxFuture,
 };
 
 /// The connections that a node dialled.
@@ -135,6 +137,27 @@ impl Pool {
         self.event(Event::ShutDown);
         let dialler = self.lock().take_dialler();
         drop(dialler);
+    }
+
+    /// Keeps a reference until a stream is delivered, for no longer than a peer may take to read.
+    pub(super) fn linger<R: Send + 'static>(
+        &self,
+        mut delivered: BoxFuture<'static, ()>,
+        reference: R,
+    ) {
+        let mut cx = Context::from_waker(Waker::noop());
+        if delivered.as_mut().poll(&mut cx).is_ready() {
+            return;
+        }
+        let (limit, tasks) = (self.local.config.write_timeout, self.tasks.clone());
+        let lingering = async move {
+            let delivered = timeout(limit, delivered);
+            // An error means that the peer does not read: it loses the rest.
+            let _ = tasks.token().run_until_cancelled(delivered).await;
+            // What the reference keeps is closed when it is gone.
+            drop(reference);
+        };
+        self.tasks.spawn_on(lingering, &self.runtime);
     }
 
     pub(super) fn release(self: &Arc<Self>, link: LinkId) {

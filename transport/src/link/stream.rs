@@ -1,12 +1,13 @@
 //! The two bytes at the start of every stream, and what a stream of ours holds.
 
-use std::{any::Any, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::{
     error::{ErrorCode, StreamError},
     handler::StreamKind,
+    stream::BoxFuture,
     transport::{RecvStream, SendStream},
 };
 
@@ -45,15 +46,24 @@ pub(super) fn priority(kind: StreamKind) -> i32 {
     }
 }
 
-/// What is kept as long as a stream.
-pub(super) type Hold = Arc<dyn Any + Send + Sync>;
+/// What is kept as long as a stream, and as what it sent last is under way.
+pub(crate) trait Keep: Send + Sync {
+    /// Keeps this until the delivery is known, within a limit.
+    fn keep_until(self: Arc<Self>, delivered: BoxFuture<'static, ()>);
+}
+
+pub(crate) type Hold = Arc<dyn Keep>;
 
 /// A sending half whose header goes out with the first write, without a write of its own.
-pub(super) struct HeaderSend<S> {
-    // Dropped first: what is held may be what keeps the connection.
-    stream: S,
+///
+/// Dropped after its finish, it keeps what it holds until the peer has everything: a connection that nobody needs is
+/// closed, and a close discards what is under way.
+pub(super) struct HeaderSend<S: SendStream> {
+    // Dropped first: what is held may be what keeps the connection. `None` only while it is dropped.
+    stream: Option<S>,
     header: Option<Bytes>,
-    _hold: Hold,
+    finished: bool,
+    hold: Hold,
 }
 
 impl<S: SendStream> HeaderSend<S> {
@@ -61,38 +71,63 @@ impl<S: SendStream> HeaderSend<S> {
     pub(super) fn new(mut stream: S, kind: StreamKind, hold: Hold) -> Self {
         stream.set_priority(priority(kind));
         Self {
-            stream,
+            stream: Some(stream),
             header: Some(header(kind)),
-            _hold: hold,
+            finished: false,
+            hold,
         }
+    }
+
+    fn stream(&mut self) -> Result<&mut S, StreamError> {
+        self.stream.as_mut().ok_or(StreamError::Closed)
     }
 }
 
 impl<S: SendStream> SendStream for HeaderSend<S> {
     async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), StreamError> {
         let Some(header) = self.header.take() else {
-            return self.stream.write(chunks).await;
+            return self.stream()?.write(chunks).await;
         };
         let mut all = Vec::with_capacity(chunks.len() + 1);
         all.push(header);
         all.extend(chunks.iter_mut().map(std::mem::take));
-        self.stream.write(&mut all).await
+        self.stream()?.write(&mut all).await
     }
 
     fn finish(&mut self) -> Result<(), StreamError> {
-        self.stream.finish()
+        self.stream()?.finish()?;
+        self.finished = true;
+        Ok(())
     }
 
     fn reset(&mut self, code: ErrorCode) {
-        self.stream.reset(code);
+        self.finished = false;
+        if let Ok(stream) = self.stream() {
+            stream.reset(code);
+        }
     }
 
     fn set_priority(&mut self, priority: i32) {
-        self.stream.set_priority(priority);
+        if let Ok(stream) = self.stream() {
+            stream.set_priority(priority);
+        }
     }
 
     async fn stopped(&mut self) -> Result<Option<ErrorCode>, StreamError> {
-        self.stream.stopped().await
+        self.stream()?.stopped().await
+    }
+}
+
+impl<S: SendStream> Drop for HeaderSend<S> {
+    fn drop(&mut self) {
+        let Some(mut stream) = self.stream.take().filter(|_| self.finished) else {
+            return;
+        };
+        let delivered = Box::pin(async move {
+            // Delivered, stopped by the peer, or lost with the connection: there is no more to wait for.
+            let _ = stream.stopped().await;
+        });
+        Arc::clone(&self.hold).keep_until(delivered);
     }
 }
 

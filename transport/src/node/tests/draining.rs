@@ -1,6 +1,6 @@
 //! Connections that have become too old.
 
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::*;
 use crate::{ConnectionSnapshot, ErrorCode};
@@ -104,6 +104,80 @@ async fn what_was_sent_last_arrives_before_a_connection_without_users_is_closed(
     until("the peer sees the end", || accepted(&b) == 0).await;
     let waited = crate::now() - begin;
     assert!(waited >= Duration::from_secs(1), "{waited:?}");
+}
+
+/// Reads to the end when it may, and gives what it read.
+#[derive(Debug)]
+struct Slow {
+    may_read: Arc<Semaphore>,
+    read: mpsc::Sender<Result<Vec<u8>, crate::StreamError>>,
+}
+
+impl StreamHandler for Slow {
+    fn handle(&self, mut stream: PeerStream) -> BoxFuture<'static, ()> {
+        let (may_read, read) = (Arc::clone(&self.may_read), self.read.clone());
+        Box::pin(async move {
+            let _permit = may_read.acquire().await;
+            let _ = read.send(read_all(&mut stream.recv).await).await;
+        })
+    }
+}
+
+/// Finishes a stream to a slow reader, and lets it and its drained connection go.
+async fn finish_and_let_go(
+    a: &Node,
+    b: &Node,
+) -> (
+    Arc<Semaphore>,
+    mpsc::Receiver<Result<Vec<u8>, crate::StreamError>>,
+) {
+    let may_read = Arc::new(Semaphore::new(0));
+    let (read, received) = mpsc::channel(1);
+    let slow = Slow {
+        may_read: Arc::clone(&may_read),
+        read,
+    };
+    b.register(StreamKind(65), Arc::new(slow));
+    let lease = a.acquire(to(b)).await.unwrap();
+    let mut stream = lease.open(StreamKind(65)).await.unwrap();
+    send(&mut stream, "the last words").await.unwrap();
+    stream.send.finish().unwrap();
+    lease.draining().await;
+    drop((lease, stream));
+    (may_read, received)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_connection_lives_until_what_was_finished_on_it_is_read() {
+    let (_fabric, a, b) = pair().await;
+    let (may_read, mut received) = finish_and_let_go(&a, &b).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!((dialled(&a), accepted(&b)), ((1, 1), 1));
+    may_read.add_permits(1);
+    let heard = in_time("the last words", received.recv()).await.unwrap();
+    assert_eq!(heard.unwrap(), b"the last words");
+    until("it is let go", || accepted(&b) == 0).await;
+    assert_eq!(dialled(&a), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_keeps_an_old_connection_for_the_time_of_a_write() {
+    let (_fabric, a, b) = pair().await;
+    let begin = crate::now();
+    let _never = finish_and_let_go(&a, &b).await;
+    let drained = crate::now();
+    assert!(drained > begin);
+    let ended = async {
+        while accepted(&b) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(40), ended).await.unwrap();
+    let waited = (crate::now() - drained).as_secs();
+    assert_eq!(
+        waited, 31,
+        "30 s for the reader, 1 s for what is on its way"
+    );
 }
 
 #[tokio::test(start_paused = true)]
