@@ -129,8 +129,10 @@ pub struct TransportConfig {
     /// there are that many.
     pub max_unread_bytes: u64,
     /// Connections that peers may have to this node; more are refused with
-    /// [`LIMIT_EXCEEDED`](crate::ErrorCode::LIMIT_EXCEEDED). Default 10,000: several for each node of the largest clusters,
-    /// and a bound for what one of them can do that dials without end.
+    /// [`LIMIT_EXCEEDED`](crate::ErrorCode::LIMIT_EXCEEDED). Default 10,000: several for each node of the largest clusters.
+    /// One that is drained for its age counts until it ends, beside its successor: allow for twice the connections that
+    /// nodes have. One peer may have at most 256, and never the last eighth, so that one that dials without end leaves others
+    /// their place. Who it is says its certificate; without TLS it is what the peer says.
     pub max_connections: u32,
     /// A peer that does not read for so long, while we have something to send it, is dropped. Default 30 s.
     pub write_timeout: Duration,

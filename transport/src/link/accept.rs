@@ -11,6 +11,7 @@ use super::{
     HELLO_LIMIT, Local,
     introduce::{IntroduceError, introduce_accepted},
     live::{Live, LiveConnection, refuse},
+    shares::{Share, Shares, Who},
     stream::{STREAM_VERSION, priority, read_header},
 };
 use crate::{
@@ -83,7 +84,10 @@ pub(crate) async fn accept_connections<L: Listener>(
     accepted: Arc<Accepted>,
     tasks: Shutdown,
 ) {
-    let hellos = Arc::new(Semaphore::new(local.config.max_handshakes as usize));
+    let max_hellos = local.config.max_handshakes;
+    let hellos = Arc::new(Semaphore::new(max_hellos as usize));
+    let hello_shares = Shares::new(max_hellos, max_hellos);
+    let shares = Shares::new(local.config.max_connections, CONNECTIONS_OF_A_PEER);
     let places = Arc::new(Semaphore::new(local.config.max_connections as usize));
     loop {
         let connection = tokio::select! {
@@ -101,9 +105,10 @@ pub(crate) async fn accept_connections<L: Listener>(
         };
         let address = connection.remote_addr();
         let place = Arc::clone(&places).try_acquire_owned();
-        let hello = Arc::clone(&hellos).try_acquire_owned();
+        let hello = Arc::clone(&hellos).try_acquire_owned().ok();
+        let hello = hello.zip(hello_shares.take(Who::of_connection(&connection)));
         let (place, hello) = match (place, hello) {
-            (Ok(place), Ok(hello)) => (place, hello),
+            (Ok(place), Some(hello)) => (place, hello),
             (place, _) => {
                 let max = local.config.max_connections;
                 let reason = match place {
@@ -120,11 +125,12 @@ pub(crate) async fn accept_connections<L: Listener>(
         let server = Server {
             local: Arc::clone(&local),
             accepted: Arc::clone(&accepted),
+            shares: Arc::clone(&shares),
             tasks: tasks.clone(),
         };
         tasks.spawn(async move {
             let _place = place;
-            let Some(live) = server.introduce(connection).await else {
+            let Some((live, _share)) = server.introduce(connection).await else {
                 return;
             };
             drop(hello);
@@ -143,11 +149,13 @@ fn has_left(error: &StreamError) -> bool {
 struct Server {
     local: Arc<Local>,
     accepted: Arc<Accepted>,
+    /// Who has how many connections.
+    shares: Arc<Shares>,
     tasks: Shutdown,
 }
 
 impl Server {
-    async fn introduce<C: Connection>(&self, connection: C) -> Option<Live<C>> {
+    async fn introduce<C: Connection>(&self, connection: C) -> Option<(Live<C>, Share)> {
         let address = connection.remote_addr();
         let outcome = tokio::select! {
             biased;
@@ -155,12 +163,12 @@ impl Server {
                 connection.close(ErrorCode::SHUTTING_DOWN, &self.local.farewell());
                 return None;
             }
-            outcome = introduce_accepted(&self.local, &connection) => outcome,
+            outcome = introduce_accepted(&self.local, &connection, |peer| self.admit(peer)) => outcome,
         };
         let (code, reason) = match outcome {
-            Ok((peer, agreement)) => {
+            Ok((peer, agreement, share)) => {
                 tracing::debug!(%peer, ?agreement, "accepted a connection");
-                return Some(Live::new(connection, peer, agreement));
+                return Some((Live::new(connection, peer, agreement), share));
             }
             Err(IntroduceError::Rejected { code, reason }) => (code, reason),
             // A dialler whose caller does not wait any longer leaves: nobody was refused, and nothing was lost.
@@ -180,6 +188,17 @@ impl Server {
             tracing::debug!(%address, %code, reason, "refused a connection at its hello");
         }
         None
+    }
+
+    /// A place for one more connection of the peer, or why it gets none.
+    fn admit(&self, peer: &Peer) -> Result<Share, String> {
+        self.shares.take(Who::of_peer(peer)).ok_or_else(|| {
+            format!(
+                "{} has {} connections to this node, all that one node may have",
+                peer.id,
+                self.shares.of_one()
+            )
+        })
     }
 
     /// Dispatches streams until the connection ends; their handlers are dropped then.
@@ -304,6 +323,10 @@ fn panic_message(error: JoinError) -> Option<String> {
         .or_else(|| panic.downcast_ref::<String>().cloned());
     Some(text.unwrap_or_else(|| "no message".to_owned()))
 }
+
+/// Connections that one peer may have: as many as `connections_per_peer` allows at most, twice because a drained one
+/// lives on beside its successor, and twice because a node may be dialled by name and by address alone.
+const CONNECTIONS_OF_A_PEER: u32 = 64 * 2 * 2;
 
 /// Streams that a peer may open at once at first: enough for a small job, 13 kB ahead in quinn.
 const FIRST_STREAMS: u32 = 128;

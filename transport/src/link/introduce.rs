@@ -61,11 +61,13 @@ pub(super) async fn introduce_dialled<C: Connection>(
     within_limit(local, connection, exchange).await
 }
 
-/// Introduces the accepting side: reads the peer's hello from its first stream and answers with ours.
-pub(super) async fn introduce_accepted<C: Connection>(
+/// Introduces the accepting side: reads the peer's hello from its first stream and answers with ours, unless `admit` says
+/// why the peer gets no place. Gives the place, too.
+pub(super) async fn introduce_accepted<C: Connection, P>(
     local: &Local,
     connection: &C,
-) -> Result<(Peer, Agreement), IntroduceError> {
+    admit: impl FnOnce(&Peer) -> Result<P, String>,
+) -> Result<(Peer, Agreement, P), IntroduceError> {
     let exchange = async {
         let (mut send, mut recv) = connection.accept().await?;
         send.set_priority(priority(StreamKind::HELLO));
@@ -80,10 +82,11 @@ pub(super) async fn introduce_accepted<C: Connection>(
                     format!("stream version {version} of the hello, expected {STREAM_VERSION}");
                 return Err(rejected(ErrorCode::VERSION_MISMATCH, reason));
             }
-            let introduced = answer(local, connection, None, &mut recv).await?;
+            let (peer, agreement) = answer(local, connection, None, &mut recv).await?;
+            let place = admit(&peer).map_err(|why| rejected(ErrorCode::LIMIT_EXCEEDED, why))?;
             send.write(&mut [local.hello_bytes.clone()]).await?;
             send.finish()?;
-            Ok(introduced)
+            Ok((peer, agreement, place))
         }
         .await;
         close_if_rejected(connection, &outcome);

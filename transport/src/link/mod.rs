@@ -10,6 +10,7 @@ mod lease;
 mod live;
 mod local;
 mod pool;
+mod shares;
 mod stream;
 
 pub(crate) use accept::{Accepted, accept_connections};
