@@ -4,6 +4,7 @@ mod codec;
 mod growth;
 mod model;
 mod rules;
+mod slices;
 
 use bytes::{Bytes, BytesMut};
 
