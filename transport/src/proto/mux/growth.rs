@@ -9,8 +9,13 @@ use super::{
 ///
 /// A window grows when its sender was blocked and the reader then found the end of what had come: it is the window that
 /// holds the two up. So bulk has its full window after four round trips; a stream whose reader is slower than
-/// the network, that is not read, or that carries little, stays small. What all streams of a connection have beyond their start is bounded; when it is used up, those
-/// that have more than an equal share give back what their readers read, until those that asked have got something.
+/// the network, that is not read, or that carries little, stays small. What all streams of a connection have beyond their
+/// start is bounded; when it is used up, those that have more than an equal share give back what their readers read, until
+/// those that asked have got something.
+///
+/// So does a stream that idles, but only with what its sender has not heard of yet, less than a quarter of its window. The
+/// rest stays granted until it is used: no frame takes back what was announced, and as the sender may use it up at any
+/// moment, a bound that counted it as free would be none. When the stream is used again, its reader gives it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
     /// What a window grows to at first, in bytes; then it doubles.
@@ -30,6 +35,16 @@ pub(super) struct Grants {
     asking: u32,
     /// One has asked in vain since there was room.
     starved: bool,
+    /// Where to look next for something to take back.
+    next: usize,
+}
+
+impl Grants {
+    /// What each stream has if all that ask have the same.
+    fn share(&self, budget: u64) -> u32 {
+        let share = budget / u64::from(self.asking.max(1));
+        u32::try_from(share).unwrap_or(u32::MAX)
+    }
 }
 
 impl Mux {
@@ -68,11 +83,35 @@ impl Mux {
         }
         if self.grants.granted + u64::from(more) > budget {
             self.grants.starved = true;
-            return;
+            self.collect();
+            if self.grants.granted + u64::from(more) > budget {
+                return;
+            }
         }
+        let Some(stream) = self.slots.get_mut(key.0).and_then(Option::as_mut) else {
+            return;
+        };
         self.grants.granted += u64::from(more);
-        if recv.grow(more) {
+        if stream.recv.grow(more) {
             self.windows.push_back(key);
+        }
+    }
+
+    /// Takes back what a few streams have, beyond an equal share, read and not announced: they may not be read again for
+    /// long.
+    fn collect(&mut self) {
+        let start = self.config.local.window;
+        let share = self.grants.share(self.config.growth.budget);
+        for _ in 0..COLLECTED.min(self.slots.len()) {
+            let at = self.grants.next % self.slots.len();
+            self.grants.next = at + 1;
+            if let Some(stream) = &mut self.slots[at] {
+                self.grants.granted -= u64::from(stream.recv.give_back(share));
+                let update = start.saturating_add(stream.recv.granted) / WINDOW_UPDATES;
+                if stream.recv.make_due(update.max(1)) {
+                    self.windows.push_back(Key(at));
+                }
+            }
         }
     }
 
@@ -86,8 +125,7 @@ impl Mux {
             return;
         };
         if grants.starved {
-            let share = budget / u64::from(grants.asking.max(1));
-            let share = u32::try_from(share).unwrap_or(u32::MAX);
+            let share = grants.share(budget);
             grants.granted -= u64::from(stream.recv.give_back(share));
             // Whoever is still blocked asks again after its next window.
             grants.starved = grants.granted > budget / 2;
@@ -112,3 +150,6 @@ impl Mux {
         }
     }
 }
+
+/// Streams that are looked at when one asks in vain: work per frame is constant, and they ask often.
+const COLLECTED: usize = 8;

@@ -172,6 +172,35 @@ fn those_that_have_much_give_back_for_those_that_have_nothing() {
 }
 
 #[test]
+fn a_stream_that_idles_gives_back_what_its_sender_has_not_heard_of() {
+    let mut bulk = Bulk::new(5);
+    // The first four have the whole budget, and each has read nearly a quarter of its window when it falls silent.
+    for _ in 0..6 {
+        for at in 0..4 {
+            bulk.round(at);
+        }
+    }
+    assert_eq!(
+        bulk.pair.acceptor.grants.granted,
+        GROWTH.budget - 4 * u64::from(START)
+    );
+    for at in 0..4 {
+        bulk.fill(at);
+        bulk.read(at, usize::MAX);
+        bulk.pair.carry(1, usize::MAX);
+        bulk.fill(at);
+        bulk.read(at, GROWTH.max as usize / 4 - 1);
+    }
+    for _ in 0..6 {
+        bulk.round(4);
+        bulk.pair.settle();
+    }
+    let size = bulk.size(4);
+    assert!(size >= GROWTH.max / 2, "{size}");
+    assert!(bulk.pair.acceptor.grants.granted <= GROWTH.budget);
+}
+
+#[test]
 fn the_grant_of_a_stream_that_ends_is_free_again() {
     let mut bulk = Bulk::new(1);
     for _ in 0..5 {
