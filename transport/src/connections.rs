@@ -51,7 +51,7 @@ pub trait Connections: fmt::Debug + Send + Sync + 'static {
     /// Counters of every live connection, dialled and accepted.
     fn snapshot(&self) -> Vec<ConnectionSnapshot>;
 
-    /// Names the code that serves streams of a kind. Replaces an earlier one.
+    /// Names the code that serves streams of a kind. Replaces an earlier one. Dropped at once after the shutdown.
     fn register(&self, kind: StreamKind, handler: Arc<dyn StreamHandler>);
 
     /// The runtime of the network thread: tasks that read and write streams run fastest there, and must never block.

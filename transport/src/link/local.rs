@@ -50,25 +50,37 @@ impl Local {
 
 /// The code that serves each kind of stream.
 #[derive(Default)]
-pub(crate) struct Handlers(RwLock<HashMap<StreamKind, Arc<dyn StreamHandler>>>);
+pub(crate) struct Handlers(RwLock<Table>);
+
+#[derive(Default)]
+struct Table {
+    by_kind: HashMap<StreamKind, Arc<dyn StreamHandler>>,
+    /// The node has shut down: whoever registers now would keep it, and never serve.
+    closed: bool,
+}
 
 impl Handlers {
     pub(crate) fn register(&self, kind: StreamKind, handler: Arc<dyn StreamHandler>) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let replaced = table.insert(kind, handler);
+        let dropped = if table.closed {
+            Some(handler)
+        } else {
+            table.by_kind.insert(kind, handler)
+        };
         drop(table);
-        drop(replaced);
+        drop(dropped);
     }
 
     pub(crate) fn find(&self, kind: StreamKind) -> Option<Arc<dyn StreamHandler>> {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(&kind).cloned()
+        table.by_kind.get(&kind).cloned()
     }
 
-    /// Lets go of all handlers, which may hold the node themselves.
-    pub(crate) fn clear(&self) {
+    /// Lets go of all handlers, which may hold the node themselves, and takes no more.
+    pub(crate) fn close(&self) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let handlers = std::mem::take(&mut *table);
+        table.closed = true;
+        let handlers = std::mem::take(&mut table.by_kind);
         drop(table);
         drop(handlers);
     }
@@ -77,6 +89,6 @@ impl Handlers {
 impl fmt::Debug for Handlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        f.debug_set().entries(table.keys()).finish()
+        f.debug_set().entries(table.by_kind.keys()).finish()
     }
 }

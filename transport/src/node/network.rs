@@ -100,7 +100,7 @@ pub(super) async fn supervise<T: Transport>(
     let begin = now();
     tasks.cancel();
     pool.shut_down();
-    local.handlers.clear();
+    local.handlers.close();
     if let Err(unfinished) = tasks.finish(deadline).await {
         tracing::warn!(node = %local.id(), unfinished, "tasks outlast the shutdown");
         life.unfinished.store(unfinished, Ordering::Release);

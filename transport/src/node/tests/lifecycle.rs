@@ -49,6 +49,31 @@ async fn a_shutdown_answers_those_who_wait_for_a_dial() {
     assert!(error.to_string().contains("node a is shutting down"));
 }
 
+/// Holds its node, as the server of an exchange does.
+#[derive(Debug)]
+struct Holds(#[expect(dead_code, reason = "held")] Node);
+
+impl StreamHandler for Holds {
+    fn handle(&self, _stream: PeerStream) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_comes_after_the_shutdown_keeps_no_node() {
+    let fabric = Mem::default();
+    let a = start(&fabric, "a").await;
+    let early = Arc::new(Holds(a.clone()));
+    a.register(ECHO, Arc::clone(&early) as _);
+    a.shutdown(DEADLINE).await.unwrap();
+    let late = Arc::new(Holds(a.clone()));
+    a.register(ECHO, Arc::clone(&late) as _);
+    assert_eq!(
+        (Arc::strong_count(&early), Arc::strong_count(&late)),
+        (1, 1)
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_tasks_until_its_deadline() {
     let fabric = Mem::default();
