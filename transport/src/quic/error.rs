@@ -98,7 +98,7 @@ pub(super) fn dial_error(error: quinn::ConnectError, address: SocketAddr) -> Con
             reason: "it cannot be reached from the local address".to_owned(),
         },
         quinn::ConnectError::EndpointStopping => ConnectError::Cancelled { address: text },
-        other => ConnectError::Transport {
+        other => ConnectError::Local {
             address: text,
             source: Arc::new(other),
         },
@@ -229,6 +229,14 @@ mod tests {
              it has expired or is not valid yet"
         );
         assert!(!error.is_retryable());
+    }
+
+    #[test]
+    fn what_fails_before_anything_is_sent_is_this_sides_failure() {
+        let address = ([10, 0, 0, 7], 6121).into();
+        let error = dial_error(quinn::ConnectError::CidsExhausted, address);
+        assert!(matches!(error, ConnectError::Local { .. }), "{error:?}");
+        assert!(error.is_retryable());
     }
 
     #[test]
