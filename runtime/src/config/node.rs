@@ -80,6 +80,11 @@ section! {
         max_handshakes: u32 = 256,
         /// Streams that a peer may have open on one connection, allowed in steps as they are used. Default 65,536.
         max_streams_per_connection: u32 = 65_536,
+        /// What a peer may leave unread on one TCP connection, beyond 16 KiB for each stream. Default 64 MiB: 32 streams with
+        /// the largest window.
+        max_unread_bytes: ByteSize = ByteSize::mib(64),
+        /// Connections that peers may have to this node. Default 10,000: several for each node of the largest clusters.
+        max_connections: u32 = 10_000,
         /// A peer that does not read for so long is dropped. Default 30 s.
         write_timeout: Duration = Duration::from_secs(30),
         /// Whether the size of buffers follows the throughput of a gate. Default false.
@@ -177,6 +182,8 @@ impl Config {
         to.handshake_timeout = from.handshake_timeout;
         to.max_handshakes = from.max_handshakes;
         to.max_streams_per_connection = from.max_streams_per_connection;
+        to.max_unread_bytes = from.max_unread_bytes.as_u64();
+        to.max_connections = from.max_connections;
         to.write_timeout = from.write_timeout;
         to.blocking_compression = match from.blocking_compression {
             Compression::None => thalweg_transport::Compression::None,

@@ -45,6 +45,24 @@ fn settings_of_the_exchange_reach_the_transport() {
 }
 
 #[test]
+fn limits_of_what_peers_can_take_reach_the_transport() {
+    let sources = Sources::new()
+        .with_preset("transport.max_unread_bytes", "1GiB")
+        .with_preset("transport.max_connections", "40000");
+    let transport = from(sources).unwrap().transport_config();
+    assert_eq!(transport.max_unread_bytes, 1 << 30);
+    assert_eq!(transport.max_connections, 40_000);
+    assert_eq!(
+        message("[transport]\nmax_unread_bytes = \"64KiB\""),
+        "transport.max_unread_bytes = \"64KiB\" is not allowed: 1MiB to 1TiB [c.toml line 2]"
+    );
+    assert_eq!(
+        message("[transport]\nmax_connections = 0"),
+        "transport.max_connections = 0 is not allowed: 1 to 1000000 [c.toml line 2]"
+    );
+}
+
+#[test]
 fn later_sources_override_earlier_ones() {
     let sources = Sources::new()
         .with_preset("transport.profile", "loopback")
@@ -150,6 +168,8 @@ fn a_wrong_value_names_key_value_source_and_what_is_allowed() {
         ("transport.reuse_connections", "yes"),
         ("transport.buffer_size", "2TiB"),
         ("transport.buffer_pool", "100KiB"),
+        ("transport.max_unread_bytes", "2TiB"),
+        ("transport.max_connections", "-1"),
         ("node.id", "a b"),
         ("cluster.id", "Demo"),
         ("jobmanager.address", "host"),
