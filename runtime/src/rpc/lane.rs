@@ -23,8 +23,6 @@ pub(super) struct Lane {
     calls: Mutex<Calls>,
     /// Cancelled when the callee has handed on everything that was sent before the end of sending.
     pub(super) drained: CancellationToken,
-    /// Cancelled when the gateway has ended for the reason of another lane.
-    pub(super) cut: CancellationToken,
     /// The smaller of both sides' limits.
     pub(super) max_frame: u32,
 }
@@ -59,7 +57,6 @@ impl Lane {
                 retired: false,
             }),
             drained: CancellationToken::new(),
-            cut: CancellationToken::new(),
             max_frame,
         }
     }

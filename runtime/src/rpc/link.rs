@@ -42,8 +42,10 @@ pub(super) struct Shared {
     pub(super) service: RpcService,
     gateway: String,
     current: Mutex<Current>,
-    /// Cancelled when the gateway has ended.
-    gone: CancellationToken,
+    /// Cancelled when the gateway has ended: its streams end with it, also those that it has moved away from.
+    pub(super) gone: CancellationToken,
+    /// Cancelled when nobody uses the gateway any more.
+    pub(super) released: CancellationToken,
     budget: Arc<PeerBudget>,
 }
 
@@ -75,6 +77,7 @@ impl Link {
                 ended: None,
             }),
             gone: CancellationToken::new(),
+            released: CancellationToken::new(),
             budget,
         });
         shared.spawn(lane, opened, None);
@@ -145,6 +148,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        self.shared.released.cancel();
         lock(&self.shared.current).lane.outbox.close();
     }
 }
@@ -221,7 +225,6 @@ impl Shared {
             let is_whole = Arc::ptr_eq(&current.lane, lane) || !lane.drained.is_cancelled();
             if is_whole {
                 current.ended.get_or_insert_with(|| error.clone());
-                current.lane.cut.cancel();
             }
             is_whole
         };

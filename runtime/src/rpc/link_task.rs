@@ -49,9 +49,9 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Reads and writes the stream to its end, then fails every call that still waits. Moves the gateway to another
-/// connection when its own is drained. Writes nothing before the callee has handed on what was sent on the lane that
-/// this one comes after.
+/// Reads and writes the stream to its end, or for a moment longer than the gateway lives, then fails every call that
+/// still waits. Moves the gateway to another connection when its own is drained. Writes nothing before the callee has
+/// handed on what was sent on the lane that this one comes after.
 pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<Lane>>) {
     let (shared, lane) = (Arc::clone(&guard.shared), Arc::clone(&guard.lane));
     let Opened {
@@ -90,7 +90,7 @@ pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<
             }
         };
         let write = async {
-            if let Some(before) = after {
+            if let Some(before) = &after {
                 before.drained.cancelled().await;
             }
             match lane.outbox.write_to(&mut send).await {
@@ -107,7 +107,14 @@ pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<
             error = &mut read => error,
             error = &mut write => error,
             error = move_when_drained(&shared, &lane, &lease) => error,
-            () = lane.cut.cancelled() => shared.lost(),
+            () = shared.gone.cancelled() => {
+                // Another stream's end is the gateway's. What is under way on this one has a moment to arrive, unless it
+                // would come after a gap.
+                if after.as_ref().is_none_or(|before| before.drained.is_cancelled()) {
+                    let _ = timeout(FLUSH, async { tokio::select! { _ = read => {}, _ = write => {} } }).await;
+                }
+                shared.lost()
+            }
             () = shared.service.tasks().cancelled() => {
                 let error = shared.service.stopped();
                 guard.end(&error);
@@ -133,29 +140,15 @@ pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<
 /// Waits until the connection is drained and moves the gateway to a new one. Comes back only if the callee does not
 /// say in time that it has handed on what was sent before.
 ///
-/// While no new connection can be made, the old one serves: until it ends, which ends the gateway.
+/// While no new connection can be made, the old one serves: until it ends, which ends the gateway. For a gateway that
+/// nobody uses any more none is looked for.
 async fn move_when_drained(shared: &Arc<Shared>, lane: &Arc<Lane>, lease: &Lease) -> RpcError {
     lease.draining().await;
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let limit = shared.service.config().ask_timeout;
-        let problem = match timeout(limit, shared.open_another()).await {
-            // Where only the address is known, another node may listen there by now.
-            Ok(Ok(opened)) if opened.lease.peer().id != lease.peer().id => {
-                format!("{} listens there now", opened.lease.peer())
-            }
-            Ok(Ok(opened)) => {
-                if shared.move_to(opened, lane) {
-                    break;
-                }
-                "no room to say so, or nobody uses it".to_owned()
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {limit:?}"),
-        };
-        tracing::debug!(address = %shared.address, problem, "a gateway stays on its old connection");
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+    let moving = shared
+        .released
+        .run_until_cancelled(move_away(shared, lane, lease));
+    if moving.await.is_none() {
+        return pending().await;
     }
     shared.service.counters().gateways_moved.add();
     tracing::debug!(address = %shared.address, "moved a gateway to a new connection");
@@ -173,6 +166,31 @@ async fn move_when_drained(shared: &Arc<Shared>, lane: &Arc<Lane>, lease: &Lease
         };
     }
     pending().await
+}
+
+/// Tries until the gateway sends on another connection.
+async fn move_away(shared: &Arc<Shared>, lane: &Arc<Lane>, lease: &Lease) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let limit = shared.service.config().ask_timeout;
+        let problem = match timeout(limit, shared.open_another()).await {
+            // Where only the address is known, another node may listen there by now.
+            Ok(Ok(opened)) if opened.lease.peer().id != lease.peer().id => {
+                format!("{} listens there now", opened.lease.peer())
+            }
+            Ok(Ok(opened)) => {
+                if shared.move_to(opened, lane) {
+                    return;
+                }
+                "no room to say so, or nobody uses it".to_owned()
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {limit:?}"),
+        };
+        tracing::debug!(address = %shared.address, problem, "a gateway stays on its old connection");
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }
 
 fn broken(shared: &Shared, reason: String) -> RpcError {

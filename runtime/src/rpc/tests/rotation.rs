@@ -1,21 +1,17 @@
 //! Clients whose connection becomes too old under them.
 
+mod failures;
+
 use std::{
     future::{Future, poll_fn},
-    net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
     task::Poll,
 };
 
 use thalweg_certs::Role;
-use thalweg_transport::{
-    BoxFuture, ConnectionId, ConnectionSnapshot, Lease, PeerStream, RecvStream, SendStream,
-    Shutdown, StreamHandler, StreamKind, TransportError, now,
-};
-use tokio::{runtime::Handle, task::JoinSet};
+use thalweg_transport::now;
+use tokio::task::JoinSet;
 
 use super::{
-    super::wire::{Decoder, Head},
     networks::{Backend, Cluster, soon},
     *,
 };
@@ -284,159 +280,4 @@ async fn what_was_told_before_the_client_is_dropped_arrives_during_a_move_too() 
     drop(mem.client);
     settle().await;
     assert_eq!(again.entries().await.unwrap(), (0..10).collect::<Vec<_>>());
-}
-
-/// A node whose new connections can be refused.
-#[derive(Debug)]
-struct Refusing {
-    node: Node,
-    refuses: AtomicBool,
-}
-
-impl Connections for Refusing {
-    fn id(&self) -> &ResourceId {
-        self.node.id()
-    }
-
-    fn local_addr(&self) -> SocketAddr {
-        self.node.local_addr()
-    }
-
-    fn advertised(&self) -> String {
-        self.node.advertised()
-    }
-
-    fn acquire(
-        &self,
-        connection: ConnectionId,
-    ) -> BoxFuture<'static, Result<Lease, TransportError>> {
-        if self.refuses.load(Ordering::SeqCst) {
-            let error = thalweg_transport::ConnectError::Unreachable {
-                address: connection.address.clone(),
-                reason: "the test says so".to_owned(),
-            };
-            let error = TransportError::from_connect(&connection, &error);
-            return Box::pin(std::future::ready(Err(error)));
-        }
-        self.node.acquire(connection)
-    }
-
-    fn close_unused(&self, connection: &ConnectionId) {
-        self.node.close_unused(connection);
-    }
-
-    fn active(&self) -> usize {
-        self.node.active()
-    }
-
-    fn snapshot(&self) -> Vec<ConnectionSnapshot> {
-        self.node.snapshot()
-    }
-
-    fn register(&self, kind: StreamKind, handler: Arc<dyn StreamHandler>) {
-        self.node.register(kind, handler);
-    }
-
-    fn runtime(&self) -> &Handle {
-        self.node.runtime()
-    }
-
-    fn tasks(&self) -> &Shutdown {
-        self.node.tasks()
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_stays_where_it_is_while_no_new_connection_can_be_made() {
-    let mem = mem().await;
-    let refusing = Arc::new(Refusing {
-        node: mem.nodes[0].clone(),
-        refuses: AtomicBool::new(false),
-    });
-    let service = RpcService::builder(id("caller"))
-        .connections(Arc::clone(&refusing) as _)
-        .build()
-        .unwrap();
-    let client: JournalClient = service.connect(mem.client.address(), None).await.unwrap();
-    refusing.refuses.store(true, Ordering::SeqCst);
-    tokio::time::sleep(AGE * 3 / 2).await;
-    assert_eq!(client.ask(1).await, Ok(1));
-    assert_eq!(service.stats().gateways_moved, 0);
-    refusing.refuses.store(false, Ordering::SeqCst);
-    tokio::time::sleep(AGE / 4).await;
-    assert_eq!(service.stats().gateways_moved, 1);
-    tokio::time::sleep(AGE / 2).await;
-    assert_eq!(client.ask(2).await, Ok(2));
-}
-
-/// Welcomes every caller, and reads and says nothing more.
-#[derive(Debug)]
-struct Silent;
-
-impl StreamHandler for Silent {
-    fn handle(&self, mut stream: PeerStream) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let mut decoder = Decoder::new(1024);
-            while decoder.next_frame().unwrap().is_none() {
-                decoder.push(&stream.recv.read(1024).await.unwrap().unwrap());
-            }
-            let mut welcome = bytes::BytesMut::new();
-            let head = Head::Welcome {
-                version: 1,
-                max_frame: 1024,
-            };
-            head.encode(7, &mut welcome);
-            welcome.extend_from_slice(b"journal");
-            stream.send.write(&mut [welcome.freeze()]).await.unwrap();
-            std::future::pending().await
-        })
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_say_what_it_has_read_loses_the_client_rather_than_its_order() {
-    let mem = mem().await;
-    mem.nodes[1].register(StreamKind::RPC, Arc::new(Silent));
-    let address = mem.client.address();
-    let client: JournalClient = mem.services[0].connect(address, None).await.unwrap();
-    client.tell(1).unwrap();
-    // Up to a tenth is taken off the age, so that the limit of the move may be over at its end.
-    tokio::time::sleep(AGE * 9 / 10).await;
-    mem.moved(1).await;
-    client.tell(2).unwrap();
-    let begin = now();
-    let error = client.wait_closed().await;
-    assert!(now() - begin <= Duration::from_secs(21));
-    let text = error.to_string();
-    assert!(text.contains("did not hand on"), "{text}");
-    assert!(error.is_retryable());
-    assert_eq!(client.tell(3), Err(error));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_drain_that_nobody_asked_for_breaks_the_stream() {
-    #[derive(Debug)]
-    struct Hasty;
-    impl StreamHandler for Hasty {
-        fn handle(&self, mut stream: PeerStream) -> BoxFuture<'static, ()> {
-            Box::pin(async move {
-                let mut bytes = bytes::BytesMut::new();
-                let head = Head::Welcome {
-                    version: 1,
-                    max_frame: 1024,
-                };
-                head.encode(7, &mut bytes);
-                bytes.extend_from_slice(b"journal");
-                Head::Drained.encode(0, &mut bytes);
-                stream.send.write(&mut [bytes.freeze()]).await.unwrap();
-                while let Ok(Some(_)) = stream.recv.read(1024).await {}
-            })
-        }
-    }
-    let mem = mem().await;
-    mem.nodes[1].register(StreamKind::RPC, Arc::new(Hasty));
-    let address = mem.client.address();
-    let client: JournalClient = mem.services[0].connect(address, None).await.unwrap();
-    let error = client.wait_closed().await;
-    assert!(matches!(error, RpcError::Decode { .. }), "{error}");
 }
