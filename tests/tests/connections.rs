@@ -335,6 +335,32 @@ async fn a_node_takes_only_so_many_connections<B: Backend>(backend: B) {
     echoes(&acquire(&late, to(&full)).await.unwrap()).await;
 }
 
+async fn one_node_leaves_others_a_place<B: Backend>(backend: B) {
+    let mut config = TransportConfig::default();
+    config.max_connections = 8;
+    let full = start(&backend, "full", &config).await;
+    full.register(ECHO, Arc::new(Echo));
+    let mut many = dialling(0, true);
+    many.connections_per_peer = 64;
+    let greedy = start(&backend, "greedy", &many).await;
+    let mut held = vec![];
+    for index in 0..7 {
+        let lease = acquire(&greedy, to(&full).with_index(index)).await;
+        held.push(lease.unwrap());
+    }
+    let more = acquire(&greedy, to(&full).with_index(7)).await;
+    let error = more.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LIMIT_EXCEEDED, "{error}");
+    let words = "greedy has 7 connections to this node";
+    assert!(error.to_string().contains(words), "{error}");
+    assert!(error.is_retryable());
+    let other = start(&backend, "other", &dialling(0, true)).await;
+    echoes(&acquire(&other, to(&full)).await.unwrap()).await;
+    for lease in &held {
+        echoes(lease).await;
+    }
+}
+
 #[tokio::test]
 async fn a_dial_that_no_packet_answers_says_that_udp_may_be_blocked() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -371,6 +397,7 @@ macro_rules! connection_tests {
             connection_tests!(@ $make, an_idle_connection_that_the_peer_closed_is_replaced);
             connection_tests!(@ $make, without_reuse_the_last_user_closes_and_loses_nothing);
             connection_tests!(@ $make, a_node_takes_only_so_many_connections);
+            connection_tests!(@ $make, one_node_leaves_others_a_place);
         }
     };
     (@ $make:expr, $test:ident) => {

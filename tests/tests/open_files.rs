@@ -57,6 +57,7 @@ async fn a_process_without_open_files_says_so_goes_on_and_recovers() {
     let error = in_time("acquire", b.acquire(to(&a))).await.unwrap_err();
     assert!(matches!(error, TransportError::Local { .. }), "{error:?}");
     assert_eq!(error.code(), ErrorCode::LIMIT_EXCEEDED);
+    assert!(error.is_retryable(), "files are closed again: {error}");
     let text = error.to_string();
     for words in [
         &format!("a@{}", a.advertised()),
