@@ -147,9 +147,9 @@ async fn a_channel_whose_producer_breaks_the_protocol_fails_alone<B: Backend>(ba
     assert!(matches!(error, ExchangeError::Protocol { .. }), "{error:?}");
     let mut writer = producer.exchange.publish(id(1), PRODUCER, 1).unwrap();
     let mut other = consumer.consume(producer.address(), 1).await;
-    let bytes = Bytes::from(vec![7; 5_000_000]);
+    let mut bytes = Bytes::from(vec![7; 5_000_000]);
     let sent = tokio::spawn(async move {
-        writer.emit_bytes(0, bytes).await.unwrap();
+        writer.emit_bytes(0, &mut bytes).await.unwrap();
         writer.finish().unwrap();
     });
     let mut received = 0;
@@ -173,8 +173,8 @@ async fn a_lost_consumer_releases_every_view<B: Backend>(backend: B) {
         let mut writer = producer.exchange.publish(id(number), PRODUCER, 1).unwrap();
         let mut gate = consumer.consume(producer.address(), number).await;
         writing.spawn(async move {
-            let bytes = Bytes::from(vec![7; 20_000_000]);
-            writer.emit_bytes(0, bytes).await.unwrap();
+            let mut bytes = Bytes::from(vec![7; 20_000_000]);
+            writer.emit_bytes(0, &mut bytes).await.unwrap();
             writer.finish().unwrap();
         });
         in_time("buffer", gate.next()).await.unwrap().unwrap();
@@ -258,7 +258,8 @@ async fn consumers_speak_to_their_producers<B: Backend>(backend: B) {
     let event = TaskEvent(Bytes::from(vec![3; 64 * 1024]));
     handle.send_task_event(&event).unwrap();
     until("the event", || *heard.0.lock().unwrap() == [event.clone()]).await;
-    writer.emit_bytes(0, vec![7; 900].into()).await.unwrap();
+    let mut bytes = Bytes::from(vec![7; 900]);
+    writer.emit_bytes(0, &mut bytes).await.unwrap();
     let priority = Event::Priority(Bytes::from_static(b"now"));
     writer.broadcast_event(priority.clone()).unwrap();
     writer.broadcast_event(Event::EndOfData).unwrap();

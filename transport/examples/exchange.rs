@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
             let mut block = vec![0; BLOCK_BYTES];
             block[..8].copy_from_slice(&number.to_be_bytes());
             let target = usize::try_from(number % u64::from(SUBPARTITIONS))?;
-            writer.emit_bytes(target, Bytes::from(block)).await?;
+            writer.emit_bytes(target, &mut Bytes::from(block)).await?;
         }
         writer.finish()?;
         Result::Ok(())

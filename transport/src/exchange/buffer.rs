@@ -23,6 +23,10 @@ impl BufferMut {
         }
     }
 
+    pub(super) fn is_of(&self, local: &Arc<LocalInner>) -> bool {
+        matches!(&self.local, Some(own) if Arc::ptr_eq(own, local))
+    }
+
     /// Bytes written.
     #[must_use]
     pub fn len(&self) -> usize {

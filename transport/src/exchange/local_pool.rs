@@ -79,6 +79,11 @@ impl LocalPool {
         }
     }
 
+    /// Whether the buffer is one of this pool's.
+    pub(super) fn owns(&self, buffer: &BufferMut) -> bool {
+        buffer.is_of(&self.inner)
+    }
+
     /// Bytes that one buffer takes.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {

@@ -47,7 +47,7 @@ use crate::{
 ///
 /// let (partition, producer) = (PartitionId::new(1, 0), ExecutionAttemptId(1));
 /// let mut writer = producing.publish(partition, producer, 1)?;
-/// writer.emit_bytes(0, Bytes::from_static(b"downstream")).await?;
+/// writer.emit_bytes(0, &mut Bytes::from_static(b"downstream")).await?;
 /// writer.finish()?;
 ///
 /// let channel = ChannelSource::Remote {

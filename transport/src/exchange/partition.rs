@@ -126,8 +126,9 @@ impl ResultPartition {
     /// A blocking partition whose writer uses this local pool alone.
     ///
     /// # Errors
-    /// As [`with_pool`](Self::with_pool), and [`ExchangeError::Buffers`] if the node cannot guarantee the buffers of its
-    /// readers.
+    /// As [`with_pool`](Self::with_pool), [`ExchangeError::Buffers`] if the node cannot guarantee the buffers of its
+    /// readers, and [`ExchangeError::TooLarge`] if the pool is of another node and has longer buffers than those: nobody
+    /// could read what is written with it.
     pub fn blocking_with_pool(
         id: PartitionId,
         producer: ExecutionAttemptId,
@@ -135,6 +136,14 @@ impl ResultPartition {
         context: &BlockingContext,
         pool: LocalPool,
     ) -> Result<Arc<Self>, ExchangeError> {
+        let (bytes, limit) = (pool.buffer_bytes(), context.pool().buffer_bytes());
+        if bytes > limit {
+            return Err(ExchangeError::TooLarge {
+                what: "buffer of the writer's pool",
+                bytes: bytes as u64,
+                limit: limit as u64,
+            });
+        }
         let core = BlockingCore::new(id, subpartitions, context.clone(), pool.clone())?;
         let body = Body::Blocking(Arc::new(core));
         let kind = PartitionKind::Blocking;

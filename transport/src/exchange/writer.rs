@@ -63,7 +63,7 @@ impl PartitionWriter {
     /// The buffer stays with the writer until it is used.
     ///
     /// # Errors
-    /// As [`request_buffer`](Self::request_buffer).
+    /// [`ExchangeError::Buffers`], and [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
     ///
     /// # Cancel safety
     /// Cancel-safe.

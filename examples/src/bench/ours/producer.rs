@@ -74,8 +74,9 @@ async fn produce(mut writer: PartitionWriter, payload: Bytes) -> Result<(), Exch
     let mut since_yield = 0;
     loop {
         for subpartition in 0..writer.partition().subpartition_count() {
-            if !writer.try_emit_bytes(subpartition, &payload)? {
-                writer.emit_bytes(subpartition, payload.clone()).await?;
+            let mut block = payload.clone();
+            if !writer.try_emit_bytes(subpartition, &mut block)? {
+                writer.emit_bytes(subpartition, &mut block).await?;
             }
             since_yield += payload.len();
             if since_yield >= YIELD_BYTES {

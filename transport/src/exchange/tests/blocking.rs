@@ -188,9 +188,10 @@ async fn bytes_of_the_caller_arrive_as_they_were_cut() {
     let disk = Disk::new(&producer);
     let mut writer = disk.produce(&producer, 0, 2);
     for size in [1, 999, 1000, 1001, 2500] {
-        writer.emit_bytes(1, vec![7; size].into()).await.unwrap();
+        let mut bytes = Bytes::from(vec![7; size]);
+        writer.emit_bytes(1, &mut bytes).await.unwrap();
     }
-    let mut buffer = writer.request_buffer().await.unwrap();
+    let mut buffer = writer.request_buffer(0).await.unwrap();
     buffer.append(b"filled in place");
     writer.emit_buffer(1, buffer).unwrap();
     writer.finish().unwrap();

@@ -41,7 +41,8 @@ async fn buffers_shrink(local: bool) {
         assert!(writer.try_emit(0, &[2; 22]).unwrap());
     }
     assert_eq!(lengths(&mut gate).await, [65; 4], "260 bytes fill four");
-    writer.emit_bytes(0, vec![3; 130].into()).await.unwrap();
+    let mut bytes = Bytes::from(vec![3; 130]);
+    writer.emit_bytes(0, &mut bytes).await.unwrap();
     assert_eq!(lengths(&mut gate).await, [65, 65]);
     handle.announce_buffer_size(0, u32::MAX).unwrap();
     settle().await;

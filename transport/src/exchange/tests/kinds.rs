@@ -98,7 +98,8 @@ async fn produce(mut writer: PartitionWriter, steps: Vec<Step>, expected: &mut [
             }
             Step::Bytes(n, length) => {
                 let bytes = payload(length, number);
-                writer.emit_bytes(n, bytes.clone().into()).await.unwrap();
+                let mut sent = Bytes::from(bytes.clone());
+                writer.emit_bytes(n, &mut sent).await.unwrap();
                 expected[n].bytes.extend(bytes);
             }
             Step::Event(length) => {

@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 
-use super::{PartitionWriter, Target, WriterState};
+use super::{PartitionWriter, Target};
 use crate::exchange::{BufferMut, ExchangeError};
 
 impl PartitionWriter {
-    /// Sends bytes that the caller owns, without a copy: cut into buffers, none of which holds anything else.
+    /// Sends bytes that the caller owns, without a copy: cut into buffers, none of which holds anything else. Each is as
+    /// long as the consumer wants buffers to be. What is sent is taken from the front of `bytes`, which are empty in the
+    /// end.
     ///
     /// For engines that serialize into memory of their own. The consumer takes the pieces from its
     /// [`InputGate`](crate::exchange::InputGate) as they were cut; a [`RecordReader`](crate::exchange::RecordReader) reads records only. Each
@@ -17,82 +19,79 @@ impl PartitionWriter {
     /// As [`emit`](Self::emit), without a limit of length.
     ///
     /// # Cancel safety
-    /// Cancel-safe for bytes of at most one buffer; a dropped call with more may leave a part of them, after which the
-    /// writer refuses everything but `fail`.
+    /// Cancel-safe: after a dropped call `bytes` are what was not sent, and another call goes on with them.
     pub async fn emit_bytes(
         &mut self,
         subpartition: usize,
-        mut bytes: Bytes,
+        bytes: &mut Bytes,
     ) -> Result<(), ExchangeError> {
-        self.check(Target::One(subpartition), &[])?;
-        self.push_both(subpartition);
-        while !bytes.is_empty() {
-            let size = self.size_for(Target::One(subpartition), 1);
-            let place = self.request().await?;
-            let piece = bytes.split_to(bytes.len().min(size));
-            self.state = WriterState::Torn;
-            self.push(Target::One(subpartition), place.stand_for(piece));
+        while !self.try_emit_bytes(subpartition, bytes)? {
+            // Nothing else takes it before it is used.
+            self.spare = Some(self.request().await?);
         }
-        self.state = WriterState::Open;
         Ok(())
     }
 
-    /// As [`emit_bytes`](Self::emit_bytes) for at most one buffer, if no wait is needed; otherwise `false`, and nothing
-    /// was sent.
+    /// As [`emit_bytes`](Self::emit_bytes) as far as no wait is needed; `false` means that `bytes` are not empty yet.
     ///
     /// # Errors
-    /// As [`emit_bytes`](Self::emit_bytes), and [`ExchangeError::TooLarge`] for more bytes than a buffer takes.
+    /// As [`emit_bytes`](Self::emit_bytes).
     pub fn try_emit_bytes(
         &mut self,
         subpartition: usize,
-        bytes: &Bytes,
+        bytes: &mut Bytes,
     ) -> Result<bool, ExchangeError> {
-        self.check(Target::One(subpartition), &[])?;
-        let limit = self.partition.pool().buffer_bytes();
-        if bytes.len() > limit {
-            return Err(ExchangeError::TooLarge {
-                what: "buffer",
-                bytes: bytes.len() as u64,
-                limit: limit as u64,
-            });
-        }
+        let target = self.check(Target::One(subpartition), &[])?;
         self.push_both(subpartition);
-        if bytes.is_empty() {
-            return Ok(true);
+        while !bytes.is_empty() {
+            let Some(place) = self.try_request()? else {
+                return Ok(false);
+            };
+            let size = self.size_for(target, 1);
+            let piece = bytes.split_to(bytes.len().min(size));
+            self.push(target, place.stand_for(piece));
         }
-        let Some(place) = self.try_request()? else {
-            return Ok(false);
-        };
-        self.push(Target::One(subpartition), place.stand_for(bytes.clone()));
         Ok(true)
     }
 
     /// Waits for an empty buffer of the partition's pool, to be filled in place and sent by
-    /// [`emit_buffer`](Self::emit_buffer). Dropping it gives it back.
+    /// [`emit_buffer`](Self::emit_buffer). It takes as much as the consumer of the subpartition wants buffers to hold.
+    /// Dropping it gives it back.
     ///
     /// # Errors
-    /// [`ExchangeError::Buffers`], and [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
+    /// [`ExchangeError::Buffers`], [`ExchangeError::Subpartition`] for a wrong index, and
+    /// [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
     ///
     /// # Cancel safety
     /// Cancel-safe.
-    pub async fn request_buffer(&mut self) -> Result<BufferMut, ExchangeError> {
-        self.check_open()?;
-        self.request().await
+    pub async fn request_buffer(
+        &mut self,
+        subpartition: usize,
+    ) -> Result<BufferMut, ExchangeError> {
+        let target = self.check(Target::One(subpartition), &[])?;
+        let mut buffer = self.request().await?;
+        buffer.limit_to(self.size_for(target, 1));
+        Ok(buffer)
     }
 
     /// Sends a filled buffer, as [`emit_bytes`](Self::emit_bytes) does. An empty one goes back to its pool.
     ///
     /// # Errors
-    /// [`ExchangeError::Subpartition`] for a wrong index, [`ExchangeError::InvalidState`] as [`emit`](Self::emit).
+    /// [`ExchangeError::Subpartition`] for a wrong index, [`ExchangeError::InvalidState`] as [`emit`](Self::emit), and
+    /// for a buffer of another pool than the partition's: it would be in nobody's account there, and may be longer than
+    /// what readers of this partition expect.
     pub fn emit_buffer(
         &mut self,
         subpartition: usize,
         buffer: BufferMut,
     ) -> Result<(), ExchangeError> {
-        self.check(Target::One(subpartition), &[])?;
+        let target = self.check(Target::One(subpartition), &[])?;
+        if !self.partition.pool().owns(&buffer) {
+            return Err(self.invalid("the buffer belongs to another pool"));
+        }
         self.push_both(subpartition);
         if !buffer.is_empty() {
-            self.push(Target::One(subpartition), buffer.freeze());
+            self.push(target, buffer.freeze());
         }
         Ok(())
     }
