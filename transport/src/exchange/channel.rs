@@ -5,9 +5,9 @@ use std::{sync::Arc, task::Waker};
 use bytes::Bytes;
 
 use super::{
-    blocking::decompress,
     buffer::BufferMut,
     channel_queue::ChannelQueue,
+    compression::decompress,
     gate_core::GateCore,
     outbox::Outbox,
     view::{Item, SubpartitionRequest, SubpartitionView},

@@ -20,6 +20,7 @@ use super::{
     gate_state::GateState,
     gate_stats::GateCounters,
     local_pool::LocalPool,
+    view::Credit,
 };
 use crate::{
     error::ErrorCode,
@@ -112,7 +113,7 @@ impl GateCore {
                 let taken = if overtaken {
                     view.take_priority(&mut items)
                 } else {
-                    view.take(u32::MAX, LOCAL_BATCH, &mut items)
+                    view.take(Credit::Unlimited, LOCAL_BATCH, &mut items)
                 };
                 self.return_view(index, view, taken, &mut items);
                 state = self.lock();

@@ -33,6 +33,7 @@ mod buffer;
 mod channel;
 mod channel_queue;
 mod client;
+mod compression;
 mod connection_manager;
 mod credit_task;
 mod debloat_task;
@@ -91,7 +92,8 @@ pub use server::{PartitionServer, ServerStats};
 pub use spill_error::SpillError;
 pub use task_events::{TaskEvent, TaskEventDispatcher, TaskEventListener};
 pub use view::{
-    AvailabilityListener, Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView,
+    AvailabilityListener, Credit, Item, ResultPartitionProvider, SubpartitionRequest,
+    SubpartitionView,
 };
 pub use writer::{MAX_RECORD_BYTES, PartitionWriter};
 

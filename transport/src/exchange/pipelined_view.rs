@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     error::ExchangeError,
     partition::ResultPartition,
-    view::{Item, SubpartitionView},
+    view::{Credit, Item, SubpartitionView},
 };
 
 /// The one reader of a subpartition; dropping it gives the subpartition up.
@@ -23,7 +23,12 @@ impl PipelinedView {
 }
 
 impl SubpartitionView for PipelinedView {
-    fn take(&mut self, credit: u32, max: usize, out: &mut Vec<Item>) -> Result<(), ExchangeError> {
+    fn take(
+        &mut self,
+        credit: Credit,
+        max: usize,
+        out: &mut Vec<Item>,
+    ) -> Result<(), ExchangeError> {
         self.partition.subpartitions()[self.index].take(credit, max, out)
     }
 

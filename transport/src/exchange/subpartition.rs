@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::{
     error::ExchangeError,
-    view::{AvailabilityListener, Item},
+    view::{AvailabilityListener, Credit, Item},
 };
 use crate::proto::DataType;
 
@@ -95,7 +95,7 @@ impl Subpartition {
 
     pub(super) fn take(
         &self,
-        mut credit: u32,
+        mut credit: Credit,
         max: usize,
         out: &mut Vec<Item>,
     ) -> Result<(), ExchangeError> {
@@ -107,11 +107,8 @@ impl Subpartition {
             let Some(&(data_type, _)) = state.queue.front() else {
                 break;
             };
-            if data_type.is_data() {
-                let Some(left) = credit.checked_sub(1) else {
-                    break;
-                };
-                credit = left;
+            if data_type.is_data() && !credit.spend() {
+                break;
             }
             out.extend(state.pop());
             if data_type.is_blocking() {
@@ -285,6 +282,7 @@ mod tests {
 
     fn take(subpartition: &Subpartition, credit: u32) -> Vec<(DataType, u32)> {
         let mut items = Vec::new();
+        let credit = Credit::Buffers(credit);
         subpartition.take(credit, 8, &mut items).unwrap();
         items.iter().map(|i| (i.data_type, i.backlog)).collect()
     }
@@ -350,10 +348,12 @@ mod tests {
         assert_eq!(subpartition.buffers().len(), 2);
         let first = [(PrioritizedEvent, 2), (PrioritizedEvent, 2), (Data, 1)];
         let mut items = Vec::new();
-        subpartition.take(9, 1, &mut items).unwrap();
+        subpartition.take(Credit::Unlimited, 1, &mut items).unwrap();
         subpartition.take_priority(&mut items).unwrap();
         subpartition.take_priority(&mut items).unwrap();
-        subpartition.take(1, 1, &mut items).unwrap();
+        subpartition
+            .take(Credit::Buffers(1), 1, &mut items)
+            .unwrap();
         let got: Vec<_> = items.iter().map(|i| (i.data_type, i.backlog)).collect();
         assert_eq!(got, first);
         push(&subpartition, &[PrioritizedEvent]);
@@ -420,7 +420,8 @@ mod tests {
         subpartition.fail(&cause("first"));
         subpartition.fail(&cause("second"));
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
-        let error = subpartition.take(9, 9, &mut Vec::new()).unwrap_err();
+        let taken = subpartition.take(Credit::Unlimited, 9, &mut Vec::new());
+        let error = taken.unwrap_err();
         assert_eq!(error.to_string(), cause("first").to_string());
     }
 }

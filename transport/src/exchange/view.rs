@@ -12,13 +12,18 @@ use crate::{
 
 /// Reads one subpartition in order. Dropping it releases the subpartition.
 pub trait SubpartitionView: fmt::Debug + Send {
-    /// Appends items that are ready to `out`: at most `max`, at most `credit` of them data, in order. Stops after a
-    /// blocking event, and before data without credit. Appending none means that nothing may be sent now.
+    /// Appends items that are ready to `out`: at most `max`, as many of them data as `credit` allows, in order. Stops
+    /// after a blocking event, and before data without credit. Appending none means that nothing may be sent now.
     ///
     /// # Errors
     /// Why the partition will give no more: [`ExchangeError::ProducerFailed`], [`ExchangeError::PartitionNotFound`]
     /// after a release.
-    fn take(&mut self, credit: u32, max: usize, out: &mut Vec<Item>) -> Result<(), ExchangeError>;
+    fn take(
+        &mut self,
+        credit: Credit,
+        max: usize,
+        out: &mut Vec<Item>,
+    ) -> Result<(), ExchangeError>;
 
     /// Appends the priority events that are ready, and nothing else, to `out`: for a reader that still holds items that
     /// it has taken before, and that those overtake. [`take`](Self::take) gives them first, too.
@@ -41,6 +46,31 @@ pub trait SubpartitionView: fmt::Debug + Send {
 
     /// The consumer asks for buffers of about so many bytes, never 0, from now on. A producer that cannot need not.
     fn announce_buffer_size(&mut self, _bytes: u32) {}
+}
+
+/// How many data items a reader can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credit {
+    /// Of a consumer on another node: it has so many buffers for them.
+    Buffers(u32),
+    /// Of a consumer of this node: its task takes what there is, when it is there to take it.
+    Unlimited,
+}
+
+impl Credit {
+    /// Whether there is some; of a limited one it is used up by that.
+    pub(super) fn spend(&mut self) -> bool {
+        match self {
+            Self::Unlimited => true,
+            Self::Buffers(left) => match left.checked_sub(1) {
+                Some(rest) => {
+                    *left = rest;
+                    true
+                }
+                None => false,
+            },
+        }
+    }
 }
 
 /// One item of a subpartition.

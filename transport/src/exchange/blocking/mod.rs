@@ -14,7 +14,6 @@
 //!   bytes, and 256 KiB of events.
 
 mod block;
-mod compression;
 mod context;
 mod core;
 mod file;
@@ -27,6 +26,4 @@ mod writer;
 
 pub use context::{BlockingContext, READ_BUFFERS};
 
-pub(super) use self::{
-    compression::decompress, core::BlockingCore, sort_buffer::Target, writer::BlockingWriter,
-};
+pub(super) use self::{core::BlockingCore, sort_buffer::Target, writer::BlockingWriter};

@@ -6,12 +6,13 @@ use bytes::Bytes;
 
 use super::{
     block::{BLOCK_HEADER_BYTES, BlockHeader},
-    compression::decompress,
     file::OpenFile,
     region::Layout,
 };
 use crate::{
-    exchange::{buffer::BufferMut, io_manager::Scratch, spill_error::SpillError},
+    exchange::{
+        buffer::BufferMut, compression::decompress, io_manager::Scratch, spill_error::SpillError,
+    },
     proto::DataType,
 };
 

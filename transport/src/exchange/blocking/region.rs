@@ -13,13 +13,12 @@ use std::sync::Arc;
 
 use super::{
     block::{BLOCK_HEADER_BYTES, BlockHeader, EVERY_SUBPARTITION},
-    compression::compress,
     file::{OpenFile, SpillFile},
     sort_buffer::{Part, SortBuffer},
 };
 use crate::{
     config::Compression,
-    exchange::{io_manager::Scratch, spill_error::SpillError},
+    exchange::{compression::compress, io_manager::Scratch, spill_error::SpillError},
     proto::DataType,
 };
 

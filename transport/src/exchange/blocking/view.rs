@@ -13,7 +13,7 @@ use super::{
 };
 use crate::exchange::{
     error::ExchangeError,
-    view::{AvailabilityListener, Item, SubpartitionView},
+    view::{AvailabilityListener, Credit, Item, SubpartitionView},
 };
 
 /// The handle of a reader.
@@ -164,27 +164,31 @@ impl ViewCore {
 
 impl State {
     /// How many data blocks to read now for a consumer with this much credit; `None` for no reading.
-    fn wanted(&self, credit: usize, is_local: bool) -> Option<usize> {
+    fn wanted(&self, credit: Credit) -> Option<usize> {
         if self.reading || self.next == Next::Nothing {
             return None;
         }
-        if is_local {
-            let missing = LOCAL_READ_AHEAD.saturating_sub(self.queue.len());
-            return (missing * 2 >= LOCAL_READ_AHEAD).then_some(missing);
+        match credit {
+            Credit::Unlimited => {
+                let missing = LOCAL_READ_AHEAD.saturating_sub(self.queue.len());
+                (missing * 2 >= LOCAL_READ_AHEAD).then_some(missing)
+            }
+            Credit::Buffers(0) if self.next == Next::Data => None,
+            Credit::Buffers(buffers) => {
+                let most = (buffers as usize).min(REMOTE_READ_AHEAD);
+                self.queue.is_empty().then_some(most)
+            }
         }
-        if !self.queue.is_empty() || (credit == 0 && self.next == Next::Data) {
-            return None;
-        }
-        Some(credit.min(REMOTE_READ_AHEAD))
     }
 }
 
 impl SubpartitionView for BlockingView {
-    fn take(&mut self, credit: u32, max: usize, out: &mut Vec<Item>) -> Result<(), ExchangeError> {
-        // A consumer of this node asks without a limit, when its task is there to take an item: what it is given
-        // beyond that one nobody could take back for another reader.
-        let is_local = credit == u32::MAX;
-        let mut credit = credit as usize;
+    fn take(
+        &mut self,
+        mut credit: Credit,
+        max: usize,
+        out: &mut Vec<Item>,
+    ) -> Result<(), ExchangeError> {
         let mut state = self.0.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
@@ -195,10 +199,9 @@ impl SubpartitionView for BlockingView {
             };
             let data_type = block.data_type;
             if data_type.is_data() {
-                if credit == 0 {
+                if !credit.spend() {
                     break;
                 }
-                credit -= 1;
                 state.left = state.left.saturating_sub(1);
             }
             let backlog = state.backlog();
@@ -211,11 +214,14 @@ impl SubpartitionView for BlockingView {
                 compressed: block.compressed,
                 backlog,
             });
-            if data_type.is_blocking() || (is_local && data_type.is_data()) {
+            // What a consumer of this node is given beyond the one item that its task is there to take, nobody could
+            // take back for another reader.
+            let is_enough = credit == Credit::Unlimited && data_type.is_data();
+            if data_type.is_blocking() || is_enough {
                 break;
             }
         }
-        if let Some(most) = state.wanted(credit, is_local) {
+        if let Some(most) = state.wanted(credit) {
             state.reading = true;
             drop(state);
             self.0.start_reading(most);

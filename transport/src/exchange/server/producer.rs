@@ -12,7 +12,7 @@ use crate::{
     error::StreamError,
     exchange::{
         error::ExchangeError,
-        view::{Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView},
+        view::{Credit, Item, ResultPartitionProvider, SubpartitionRequest, SubpartitionView},
     },
     proto::{CreditViolation, DataType, FRAME_HEADER_BYTES, Frame, PartitionRequest},
     stream::BoxSendStream,
@@ -107,7 +107,7 @@ impl Producer<'_> {
                     .front()
                     .map(|item: &Item| item.data_type.has_priority());
                 let result = match overtakes {
-                    None => view.take(credit, BATCH_FRAMES, &mut taken),
+                    None => view.take(Credit::Buffers(credit), BATCH_FRAMES, &mut taken),
                     Some(false) => view.take_priority(&mut taken),
                     // Those that came first go first.
                     Some(true) => Ok(()),

@@ -182,6 +182,36 @@ async fn events_and_broadcast_records_keep_their_place() {
     }
 }
 
+#[derive(Debug)]
+struct Deaf;
+
+impl AvailabilityListener for Deaf {
+    fn on_available(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_far_consumer_with_all_the_credit_there_is_is_none_of_this_node() {
+    let (producer, _consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let writer = disk.produce(&producer, 0, 1);
+    let partition = writer.partition().clone();
+    write(writer, 1, 0, 100).await;
+    partition.finished().await.unwrap();
+    for (credit, expected) in [(Credit::Buffers(u32::MAX), 8), (Credit::Unlimited, 1)] {
+        let view = partition
+            .clone()
+            .create_view(SubpartitionIndex(0), Arc::new(Deaf));
+        let (mut view, mut items) = (view.unwrap(), Vec::new());
+        view.take(credit, 8, &mut items).unwrap();
+        until("blocks are read", || {
+            view.take(credit, 8, &mut items).unwrap();
+            !items.is_empty()
+        })
+        .await;
+        assert_eq!(items.len(), expected);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn bytes_of_the_caller_arrive_as_they_were_cut() {
     let (producer, _consumer) = pair().await;

@@ -1,4 +1,4 @@
-//! Compression of one buffer.
+//! Compression of one buffer: on disk, and on the wire as it was on disk.
 
 use crate::config::Compression;
 
@@ -34,13 +34,13 @@ pub(super) fn compress(_: Compression, _: &[u8], _: &mut Vec<u8>) -> bool {
 /// Decompresses into `out`, whose length is the most that may come; says how much came, or `None` for bytes that are
 /// not what [`compress`] makes of so much.
 #[cfg(feature = "lz4")]
-pub(in crate::exchange) fn decompress(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
+pub(super) fn decompress(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
     lz4_flex::block::decompress_into(compressed, out).ok()
 }
 
 /// Nothing can be decompressed without the feature.
 #[cfg(not(feature = "lz4"))]
-pub(in crate::exchange) fn decompress(_: &[u8], _: &mut [u8]) -> Option<usize> {
+pub(super) fn decompress(_: &[u8], _: &mut [u8]) -> Option<usize> {
     None
 }
 
