@@ -244,8 +244,8 @@ async fn consumers_speak_to_their_producers<B: Backend>(backend: B) {
     let producer = Worker::start(&backend, "producer").await;
     let consumer = Worker::start(&backend, "consumer").await;
     let (heard, events) = (Arc::new(Heard::default()), producer.exchange.task_events());
-    events.register(id(0)).unwrap();
-    events.subscribe(id(0), heard.clone()).unwrap();
+    events.register(id(0), PRODUCER).unwrap();
+    events.subscribe(id(0), PRODUCER, heard.clone()).unwrap();
     let mut writer = producer.exchange.publish(id(0), PRODUCER, 1).unwrap();
     let mut gate = consumer.consume(producer.address(), 0).await;
     writer

@@ -252,9 +252,9 @@ impl ShuffleEnvironment {
             }
         };
         // Before the partition, whose consumers may send events as soon as they find it.
-        self.0.events.register(id)?;
+        self.0.events.register(id, attempt)?;
         if let Err(error) = self.0.partitions.register(partition.clone()) {
-            self.0.events.unregister(id);
+            self.0.events.unregister(id, attempt);
             return Err(error);
         }
         self.0
@@ -345,12 +345,11 @@ impl ShuffleEnvironment {
     /// Releases what one attempt has produced: its consumers hear that it is gone. Unknown ones are fine.
     pub fn release_execution(&self, execution: ExecutionId) {
         let keys = self.0.lock().produced.remove(&execution);
+        let attempt = attempt_id(execution);
         for key in keys.into_iter().flatten() {
             let id = partition_id(key);
-            self.0.events.unregister(id);
-            self.0
-                .partitions
-                .release_partition(id, attempt_id(execution));
+            self.0.events.unregister(id, attempt);
+            self.0.partitions.release_partition(id, attempt);
         }
     }
 

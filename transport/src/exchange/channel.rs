@@ -10,6 +10,7 @@ use super::{
     compression::decompress,
     gate_core::GateCore,
     outbox::Outbox,
+    told::Told,
     view::{Item, SubpartitionRequest, SubpartitionView},
 };
 use crate::{
@@ -61,6 +62,7 @@ pub(super) struct Channel {
     /// Counts the streams that the channel has had: `control` is of the last one.
     pub(super) stream: u32,
     pub(super) outbox: Outbox,
+    pub(super) told: Told,
     /// The view of a local channel was opened.
     pub(super) opened: bool,
     /// The consumer has taken the end of data.
@@ -89,6 +91,7 @@ impl Channel {
             control: Control::Detached,
             stream: 0,
             outbox: Outbox::default(),
+            told: Told::default(),
             opened: false,
             end_of_data: false,
             acknowledged: false,

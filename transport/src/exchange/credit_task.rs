@@ -82,7 +82,9 @@ fn take_outbox(state: &mut GateState) -> Option<(StreamOf, BoxSendStream, Outbox
                     channel: index,
                     stream: channel.stream,
                 };
-                return Some((of, send, std::mem::take(&mut channel.outbox)));
+                let message = std::mem::take(&mut channel.outbox);
+                channel.told.remember(&message);
+                return Some((of, send, message));
             }
             other => channel.control = other,
         }
@@ -103,6 +105,7 @@ impl GateCore {
         let channel = &mut state.channels[index];
         channel.stream = channel.stream.wrapping_add(1);
         channel.control = Control::Idle(send);
+        channel.told.repeat(&mut channel.outbox);
         let dirty = state.set_dirty(index);
         drop(state);
         self.wake_credit(dirty);

@@ -363,6 +363,7 @@ impl GateCore {
                 std::mem::take(&mut channel.queue),
                 channel.view.take(),
                 std::mem::take(&mut channel.outbox),
+                std::mem::take(&mut channel.told),
             ));
         }
         state.waiting.clear();

@@ -134,8 +134,8 @@ impl GateHandle {
         })
     }
 
-    /// Asks the producer of a channel for buffers of about so many bytes from now on. Whoever has nothing to produce
-    /// yet ignores it.
+    /// Asks the producer of a channel for buffers of about so many bytes from now on. If its partition is not there yet,
+    /// it begins with them.
     ///
     /// # Errors
     /// [`ExchangeError::InvalidState`] for a wrong index and for 0 bytes, [`ExchangeError::Cancelled`] after `close`.
@@ -144,10 +144,7 @@ impl GateHandle {
             if bytes == 0 {
                 return Err("a buffer size of 0 bytes is not allowed");
             }
-            let local = matches!(told.source, ChannelSource::Local(_));
-            if !local || told.opened {
-                told.outbox.buffer_size = Some(bytes);
-            }
+            told.outbox.buffer_size = Some(bytes);
             Ok(())
         })
     }
@@ -176,11 +173,12 @@ impl GateHandle {
     }
 
     /// Sends an event to the tasks that produce the input, one for each channel that has not ended. A channel that is
-    /// not known or not connected yet keeps it until it is.
+    /// not known or not connected yet keeps it until it is, and tells it again if it has to repeat its request: each
+    /// producer hears each event once, in order.
     ///
     /// # Errors
-    /// The first of: [`ExchangeError::TooLarge`] for more than 64 KiB, or if that many events wait in a channel that no
-    /// more fit; [`ExchangeError::InvalidState`] if a partition of this node has no receiver;
+    /// The first of: [`ExchangeError::TooLarge`] for more than 64 KiB, or if that many events wait in a channel, or at a
+    /// producer that has not got its partition yet, that no more fit (some 256 KiB); [`ExchangeError::InvalidState`] if a partition of this node has no receiver;
     /// [`ExchangeError::Cancelled`] after `close`. But for an event that is too large itself and for a closed gate the
     /// other channels have got it. A remote producer without a receiver fails the gate instead.
     pub fn send_task_event(&self, event: &TaskEvent) -> Result<(), ExchangeError> {
@@ -200,15 +198,18 @@ impl GateHandle {
         for index in 0..state.channels.len() {
             let channel = &mut state.channels[index];
             let local = match &channel.source {
-                ChannelSource::Local(request) => Some(request.partition),
+                ChannelSource::Local(request) => Some((request.partition, request.producer)),
                 _ => None,
             };
+            let told = channel.told.event_bytes();
             match local {
                 _ if channel.ended => {}
-                Some(partition) if channel.opened => here.push(partition),
+                Some(produced) if channel.opened => here.push(produced),
                 // All was received: the producer does not listen any more.
                 None if channel.credit_ended => {}
-                _ if channel.outbox.add_event(event.clone()) => dirty |= state.set_dirty(index),
+                _ if channel.outbox.add_event(event.clone(), told) => {
+                    dirty |= state.set_dirty(index)
+                }
                 _ => {
                     let limit = MAX_UNSENT_EVENT_BYTES;
                     first = Some(too_large(
@@ -221,8 +222,9 @@ impl GateHandle {
         }
         drop(state);
         self.core.wake_credit(dirty);
-        for partition in here {
-            if !self.context.task_events.publish(partition, event) {
+        for (partition, producer) in here {
+            let events = &self.context.task_events;
+            if !events.publish(partition, producer, event) {
                 first.get_or_insert_with(|| no_receiver(partition));
             }
         }

@@ -58,8 +58,8 @@ impl LocalChannel {
     }
 
     fn publish(&self, event: &TaskEvent) {
-        let partition = self.request.partition;
-        if !self.events.publish(partition, event) {
+        let (partition, producer) = (self.request.partition, self.request.producer);
+        if !self.events.publish(partition, producer, event) {
             self.core.fail(no_receiver(partition));
         }
     }
@@ -135,11 +135,12 @@ impl GateCore {
         self.on_available(index);
     }
 
-    /// A local channel's view is open; `publish` takes the task events that came before it.
+    /// A local channel's view is open: it hears of the buffer size, and `publish` takes the task events, that came
+    /// before it.
     pub(super) fn attach_view(
         &self,
         index: usize,
-        view: Box<dyn SubpartitionView>,
+        mut view: Box<dyn SubpartitionView>,
         mut publish: impl FnMut(TaskEvent),
     ) {
         let mut state = self.lock();
@@ -148,12 +149,16 @@ impl GateCore {
                 drop(state);
                 return;
             }
-            let events = state.channels[index].outbox.take_events();
-            if events.is_empty() {
+            let outbox = &mut state.channels[index].outbox;
+            let (events, size) = (outbox.take_events(), outbox.buffer_size.take());
+            if events.is_empty() && size.is_none() {
                 break;
             }
             drop(state);
             events.into_iter().for_each(&mut publish);
+            if let Some(bytes) = size {
+                view.announce_buffer_size(bytes);
+            }
             state = self.lock();
         }
         let channel = &mut state.channels[index];

@@ -12,8 +12,8 @@
 //!
 //! - events, at most 64 KiB each: at the producer as many as its task sends ahead of its consumers, at the consumer some
 //!   256 KiB in each remote channel, and what one more read of its stream gives;
-//! - task events on their way back, some 256 KiB in each channel that is not connected, and as much at the producer for
-//!   each request that waits for its partition;
+//! - task events on their way back, some 256 KiB in each channel whose producer has not answered yet, and as much at the
+//!   producer for each request that waits for its partition;
 //! - per channel at the consumer, one record that spans buffers; per gate one buffer, from the first compressed one on;
 //! - for blocking partitions: a quarter of the size of a writer's buffers, 8 bytes for each subpartition and 16 for each
 //!   region of a file (one for each 8 buffers or more), and 64 KiB and four buffers for each operation of the
@@ -63,6 +63,7 @@ mod spill_dir;
 mod spill_error;
 mod subpartition;
 mod task_events;
+mod told;
 mod view;
 mod writer;
 

@@ -28,15 +28,37 @@ impl Outbox {
             && self.events.is_empty()
     }
 
-    /// Whether there was room for it.
-    pub(super) fn add_event(&mut self, event: TaskEvent) -> bool {
-        let bytes = self.event_bytes + size_of::<TaskEvent>() + event.0.len();
-        if bytes > MAX_UNSENT_EVENT_BYTES {
+    /// Whether there was room for it, beside others that cost so much.
+    pub(super) fn add_event(&mut self, event: TaskEvent, others: usize) -> bool {
+        let bytes = self.event_bytes + cost(&event);
+        if bytes + others > MAX_UNSENT_EVENT_BYTES {
             return false;
         }
         self.event_bytes = bytes;
         self.events.push_back(event);
         true
+    }
+
+    pub(super) fn event_bytes(&self) -> usize {
+        self.event_bytes
+    }
+
+    /// Adds the task events and the buffer size of another one.
+    pub(super) fn append(&mut self, other: &Self) {
+        self.events.extend(other.events.iter().cloned());
+        self.event_bytes += other.event_bytes;
+        self.buffer_size = other.buffer_size.or(self.buffer_size);
+    }
+
+    /// Moves its task events before those of another one. The buffer size of that one is newer.
+    pub(super) fn move_before(&mut self, other: &mut Self) {
+        while let Some(event) = self.events.pop_back() {
+            other.event_bytes += cost(&event);
+            other.events.push_front(event);
+        }
+        self.event_bytes = 0;
+        let size = self.buffer_size.take();
+        other.buffer_size = other.buffer_size.or(size);
     }
 
     pub(super) fn take_events(&mut self) -> VecDeque<TaskEvent> {
@@ -69,7 +91,12 @@ impl Outbox {
     }
 }
 
-/// Task events that wait in one channel: four of the longest, or many small ones. As many as a producer holds.
+fn cost(event: &TaskEvent) -> usize {
+    size_of::<TaskEvent>() + event.0.len()
+}
+
+/// Task events that wait in one channel, or that its producer may have to hold: four of the longest, or many small ones.
+/// As many as a producer holds.
 pub(super) const MAX_UNSENT_EVENT_BYTES: usize = 4 * (MAX_EVENT_BYTES + size_of::<TaskEvent>());
 
 #[cfg(test)]
@@ -83,7 +110,7 @@ mod tests {
         assert!(outbox.is_empty());
         (outbox.credit, outbox.resume, outbox.acknowledged) = (3, true, true);
         outbox.buffer_size = Some(65);
-        assert!(outbox.add_event(TaskEvent(Bytes::from_static(b"go"))));
+        assert!(outbox.add_event(TaskEvent(Bytes::from_static(b"go")), 0));
         let (mut frames, mut got) = (outbox.take_frames(), Vec::new());
         while let Some(frame) = HeaderDecoder::default().decode(&mut frames).unwrap() {
             if let Frame::TaskEvent { length } = frame {
@@ -107,10 +134,32 @@ mod tests {
         let mut outbox = Outbox::default();
         let long = TaskEvent(vec![0; MAX_EVENT_BYTES].into());
         for _ in 0..4 {
-            assert!(outbox.add_event(long.clone()));
+            assert!(outbox.add_event(long.clone(), 0));
         }
-        assert!(!outbox.add_event(TaskEvent(Bytes::new())));
+        assert!(!outbox.add_event(TaskEvent(Bytes::new()), 0));
         assert_eq!(outbox.take_events().len(), 4);
-        assert!(outbox.add_event(long));
+        assert!(outbox.add_event(long.clone(), 3 * cost(&long)));
+        assert!(!outbox.add_event(long.clone(), 3 * cost(&long)));
+    }
+
+    #[test]
+    fn what_was_told_is_repeated_before_what_is_new() {
+        let event = |n: u8| TaskEvent(Bytes::copy_from_slice(&[n]));
+        let (mut told, mut message, mut next) =
+            (Outbox::default(), Outbox::default(), Outbox::default());
+        for n in [1, 2] {
+            assert!(message.add_event(event(n), 0));
+            message.buffer_size = Some(n.into());
+            told.append(&message);
+            message = Outbox::default();
+        }
+        assert!(next.add_event(event(3), told.event_bytes()));
+        told.move_before(&mut next);
+        assert!(told.is_empty() && told.event_bytes() == 0);
+        assert_eq!(
+            (next.buffer_size, next.event_bytes()),
+            (Some(2), 3 * cost(&event(0)))
+        );
+        assert_eq!(next.take_events(), [1, 2, 3].map(event));
     }
 }

@@ -47,7 +47,9 @@ impl RemoteChannel {
 
     async fn receive(&mut self) {
         while let Err(error) = self.request_and_receive().await {
-            if !self.requests.again(self.request, &error).await {
+            // A producer that had the partition has released it: it does not come back, nor does what was received.
+            let had_it = self.core.is_heard(self.index);
+            if had_it || !self.requests.again(self.request, &error).await {
                 self.core.fail(error);
                 return;
             }
@@ -87,6 +89,7 @@ impl RemoteChannel {
             decoder: HeaderDecoder::default(),
             body: None,
             done: Vec::new(),
+            heard: false,
             ended: false,
         };
         let result = receiver.run(&mut guard.recv).await;
@@ -140,6 +143,8 @@ struct Receiver<'a> {
     decoder: HeaderDecoder,
     body: Option<Body>,
     done: Vec<(DataType, Bytes)>,
+    /// The producer has answered.
+    heard: bool,
     ended: bool,
 }
 
@@ -202,6 +207,10 @@ impl Receiver<'_> {
         if self.ended {
             return Err(self.protocol("a frame came after the end of the partition"));
         }
+        if !self.heard && !matches!(frame, Frame::Error { .. }) {
+            self.heard = true;
+            self.core.on_heard(self.index);
+        }
         let (target, length) = match frame {
             Frame::Buffer {
                 data_type: DataType::Data,
@@ -234,6 +243,7 @@ impl Receiver<'_> {
                 self.core.on_backlog(self.index, backlog);
                 return Ok(());
             }
+            Frame::Opened => return Ok(()),
             Frame::Error { kind, length } => (Target::Error(kind, Vec::new()), length),
             Frame::Request { .. }
             | Frame::AddCredit { .. }
@@ -302,6 +312,16 @@ impl Receiver<'_> {
 }
 
 impl GateCore {
+    /// The producer has the partition, and what it was told.
+    fn on_heard(&self, index: usize) {
+        let told = self.lock().channels[index].told.on_heard();
+        drop(told);
+    }
+
+    fn is_heard(&self, index: usize) -> bool {
+        self.lock().channels[index].told.is_heard()
+    }
+
     /// Waits until the consumer has taken events. They cost no credit: a producer that sends them faster is held back
     /// here, and by the window of its stream.
     async fn room_for_events(&self, index: usize) {

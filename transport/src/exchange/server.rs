@@ -167,6 +167,7 @@ async fn serve(
         let events = TaskEvents {
             dispatcher,
             partition: request.partition,
+            producer: request.producer,
         };
         let mut producer = Producer {
             shared: shared.clone(),

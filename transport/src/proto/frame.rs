@@ -22,10 +22,15 @@
 //! | 64 | buffer | producer to consumer | the buffer's bytes |
 //! | 65 | backlog announcement | producer to consumer | none |
 //! | 66 | error | producer to consumer, last | UTF-8 text |
+//! | 67 | opened | producer to consumer, once, with the first task event that is delivered | none |
 //!
 //! Frames of the consumer that come while the producer still waits for its partition: credit and resumes count, a new
-//! buffer size is ignored, task events wait (together at most four of the longest), and an acknowledgement, which
+//! buffer size and task events wait (the latter together at most four of the longest), and an acknowledgement, which
 //! cannot be true yet, is a violation.
+//!
+//! A consumer whose first answer is that the partition was not found may request it again on a new stream. It repeats
+//! there the task events and the buffer size of the old one. After any other answer it does not: its producer had the
+//! partition, and has delivered what came. A producer that has nothing else to say yet says so with "opened".
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -170,6 +175,8 @@ pub enum Frame {
         /// Data buffers that wait.
         backlog: u32,
     },
+    /// The partition is there, and the task events that came were delivered.
+    Opened,
     /// The stream ends with an error; `length` bytes of text follow.
     Error {
         /// What kind.
@@ -204,6 +211,7 @@ impl Frame {
                 backlog,
             } => (KIND_BUFFER, DataType::Data as u8, length, sequence, backlog),
             Self::BacklogAnnouncement { backlog } => (KIND_BACKLOG, 0, 0, 0, backlog),
+            Self::Opened => (KIND_OPENED, 0, 0, 0, 0),
             Self::Error { kind, length } => (KIND_ERROR, kind as u8, length, 0, 0),
         };
         out.put_u8(kind);
@@ -297,6 +305,10 @@ impl Frame {
             KIND_BACKLOG => {
                 allow(0)?;
                 Self::BacklogAnnouncement { backlog: second }
+            }
+            KIND_OPENED => {
+                allow(0)?;
+                Self::Opened
             }
             KIND_ERROR => {
                 allow(MAX_ERROR_BYTES)?;
@@ -396,6 +408,7 @@ const KIND_TASK_EVENT: u8 = 6;
 const KIND_BUFFER: u8 = 64;
 const KIND_BACKLOG: u8 = 65;
 const KIND_ERROR: u8 = 66;
+const KIND_OPENED: u8 = 67;
 
 #[cfg(test)]
 mod tests;

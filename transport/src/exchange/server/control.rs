@@ -8,7 +8,9 @@ use crate::{
         error::ExchangeError,
         task_events::{TaskEvent, TaskEventDispatcher},
     },
-    proto::{Frame, HeaderDecoder, PartitionId, PartitionRequest, REQUEST_BODY_BYTES},
+    proto::{
+        ExecutionAttemptId, Frame, HeaderDecoder, PartitionId, PartitionRequest, REQUEST_BODY_BYTES,
+    },
     stream::BoxRecvStream,
     transport::RecvStream,
 };
@@ -131,14 +133,16 @@ impl ControlReader {
 pub(super) struct TaskEvents<'a> {
     pub(super) dispatcher: &'a TaskEventDispatcher,
     pub(super) partition: PartitionId,
+    pub(super) producer: ExecutionAttemptId,
 }
 
 impl TaskEvents<'_> {
     /// Delivers an event in the stream's task. Without a receiver the channel fails, and it alone.
     pub(super) fn publish(self, event: &TaskEvent, shared: &Shared) {
-        if !self.dispatcher.publish(self.partition, event) {
+        let (partition, producer) = (self.partition, self.producer);
+        if !self.dispatcher.publish(partition, producer, event) {
             shared.lock().fail(ExchangeError::Internal {
-                partition: self.partition,
+                partition,
                 message: "task event receiver not found".to_owned(),
             });
         }

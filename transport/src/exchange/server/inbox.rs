@@ -23,6 +23,7 @@ impl Shared {
             inbox: Mutex::new(Inbox {
                 credit,
                 opened: false,
+                confirmed: false,
                 held: Vec::new(),
                 held_bytes: 0,
                 orders: None,
@@ -47,6 +48,8 @@ pub(super) struct Inbox {
     pub(super) credit: SenderCredit,
     /// The view is there.
     opened: bool,
+    /// The consumer hears, or has heard, that task events were delivered.
+    confirmed: bool,
     /// Events that came before it.
     held: Vec<TaskEvent>,
     held_bytes: usize,
@@ -57,13 +60,18 @@ impl Inbox {
     /// The view is there: gives the events that waited for it.
     pub(super) fn open(&mut self) -> Vec<TaskEvent> {
         self.opened = true;
-        std::mem::take(&mut self.held)
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            self.confirm();
+        }
+        held
     }
 
     /// Gives an event back if it can be delivered now. Before the view is there its producer may be deploying: the
     /// event waits for it.
     pub(super) fn on_task_event(&mut self, event: TaskEvent) -> Result<Option<TaskEvent>, End> {
         if self.opened {
+            self.confirm();
             return Ok(Some(event));
         }
         self.held_bytes += size_of::<TaskEvent>() + event.0.len();
@@ -86,11 +94,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// Ignored before the view is there: nobody could heed it.
+    /// The last one that came before the view is what it begins with.
     pub(super) fn on_buffer_size(&mut self, bytes: u32) {
-        if self.opened {
-            self.orders().buffer_size = Some(bytes);
-        }
+        self.orders().buffer_size = Some(bytes);
     }
 
     /// Ends the stream with an error frame.
@@ -102,6 +108,12 @@ impl Inbox {
         self.orders.take()
     }
 
+    fn confirm(&mut self) {
+        if !std::mem::replace(&mut self.confirmed, true) {
+            self.orders().confirm = true;
+        }
+    }
+
     fn orders(&mut self) -> &mut Orders {
         self.orders.get_or_insert_default()
     }
@@ -110,6 +122,8 @@ impl Inbox {
 /// What the writing part has to do before it goes on.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
+    /// To tell the consumer that task events were delivered, before anything else.
+    pub(super) confirm: bool,
     pub(super) acknowledged: bool,
     pub(super) buffer_size: Option<u32>,
     pub(super) failure: Option<ExchangeError>,

@@ -92,6 +92,9 @@ impl Producer<'_> {
                 (credit, inbox.credit.is_blocked(), orders)
             };
             if let Some(orders) = orders {
+                if orders.confirm {
+                    self.send.write(&mut [Frame::Opened.to_bytes()]).await?;
+                }
                 if let Some(bytes) = orders.buffer_size {
                     view.announce_buffer_size(bytes);
                 }

@@ -1,6 +1,6 @@
 //! Consumers that ask for smaller buffers.
 
-use super::*;
+use super::{lookup::Asks, *};
 
 /// The lengths of the buffers that are there.
 async fn lengths(gate: &mut InputGate) -> Vec<usize> {
@@ -82,19 +82,29 @@ async fn broadcast_buffers_have_the_smallest_announced_size() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_size_that_comes_before_its_partition_is_ignored() {
-    let (producer, consumer) = pair().await;
-    let channels = vec![producer.remote(0, 0), ChannelSource::Local(request(1, 0))];
-    let mut gate = consumer.consume(channels).await;
-    until("one waits", || producer.partitions.parked() == 1).await;
-    gate.handle().announce_buffer_size(0, 65).unwrap();
-    gate.handle().announce_buffer_size(1, 65).unwrap();
-    settle().await;
-    for (number, worker) in [(0, &producer), (1, &consumer)] {
-        let mut writer = worker.produce(number, 1);
+async fn a_size_that_comes_before_its_partition_counts_from_its_start_also_after_another_request() {
+    for repeated in [false, true] {
+        let (producer, consumer) = pair().await;
+        let mut context = consumer.context();
+        context.producer_check = Some(Arc::new(Asks::new(Verdict::RequestAgain)));
+        let channels = vec![producer.remote(0, 0), ChannelSource::Local(request(1, 0))];
+        let mut gate = consumer.consume_with(context, channels).await;
+        until("one waits", || producer.partitions.parked() == 1).await;
+        for channel in 0..2 {
+            gate.handle().announce_buffer_size(channel, 65).unwrap();
+        }
         settle().await;
-        writer.emit(0, &[0; 996]).await.unwrap();
-        assert_eq!(lengths(&mut gate).await, [1000]);
-        writer.finish().unwrap();
+        if repeated {
+            tokio::time::sleep(Duration::from_secs(11)).await;
+        }
+        for (number, worker) in [(0, &producer), (1, &consumer)] {
+            let mut writer = worker.produce(number, 1);
+            settle().await;
+            for _ in 0..10 {
+                writer.emit(0, &[0; 22]).await.unwrap();
+            }
+            assert_eq!(lengths(&mut gate).await, [65; 4], "260 bytes fill four");
+            writer.finish().unwrap();
+        }
     }
 }

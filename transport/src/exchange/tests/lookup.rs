@@ -126,8 +126,19 @@ async fn shutdown_of_the_registry_ends_waits_and_partitions() {
     assert!(producer.partitions.register(late).is_err());
 }
 
+/// Counts the questions, and answers them all alike.
 #[derive(Debug)]
-struct Asks(AtomicU32, Verdict);
+pub(super) struct Asks(AtomicU32, Verdict);
+
+impl Asks {
+    pub(super) fn new(verdict: Verdict) -> Self {
+        Self(AtomicU32::new(0), verdict)
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 impl ProducerCheck for Asks {
     fn on_partition_not_found(&self, _: SubpartitionRequest) -> BoxFuture<'static, Verdict> {
@@ -141,16 +152,16 @@ async fn a_missing_partition_is_requested_again_if_its_producer_is_well() {
     let (producer, consumer) = pair().await;
     let channels = || vec![producer.remote(0, 0), ChannelSource::Local(request(1, 0))];
     let mut context = consumer.context();
-    let fails = Arc::new(Asks(AtomicU32::new(0), Verdict::Fail));
+    let fails = Arc::new(Asks::new(Verdict::Fail));
     context.producer_check = Some(fails.clone());
     let mut gate = consumer.consume_with(context.clone(), channels()).await;
     failure(&mut gate).await;
     drop(gate);
-    let again = Arc::new(Asks(AtomicU32::new(0), Verdict::RequestAgain));
+    let again = Arc::new(Asks::new(Verdict::RequestAgain));
     context.producer_check = Some(again.clone());
     let gate = consumer.consume_with(context, channels()).await;
     tokio::time::sleep(Duration::from_secs(15)).await;
-    assert_eq!(again.0.load(Ordering::Relaxed), 2);
+    assert_eq!(again.count(), 2);
     let tasks = [
         tokio::spawn(write(producer.produce(0, 1), 1, 0, 100)),
         tokio::spawn(write(consumer.produce(1, 1), 1, 1, 100)),
@@ -169,7 +180,7 @@ async fn nothing_is_requested_again_where_requests_do_not_wait_or_one_is_all() {
             consumer.config.partition_request_timeout = Duration::ZERO;
         }
         for source in [producer.remote(0, 0), ChannelSource::Local(request(1, 0))] {
-            let asked = Arc::new(Asks(AtomicU32::new(0), Verdict::RequestAgain));
+            let asked = Arc::new(Asks::new(Verdict::RequestAgain));
             let mut context = consumer.context();
             context.producer_check = Some(asked.clone());
             if once {
@@ -180,7 +191,7 @@ async fn nothing_is_requested_again_where_requests_do_not_wait_or_one_is_all() {
                 failure(&mut gate).await,
                 ExchangeError::PartitionNotFound { .. }
             ));
-            assert_eq!(asked.0.load(Ordering::Relaxed), 0);
+            assert_eq!(asked.count(), 0);
         }
         consumer.config = small();
     }
@@ -281,4 +292,24 @@ async fn a_near_consumer_hears_that_its_partition_was_released_and_gets_nothing_
     }
     drop((writer, gate));
     assert_eq!(node.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_was_there_and_was_released_is_not_requested_again() {
+    let (producer, consumer) = pair().await;
+    let mut writer = producer.produce(0, 1);
+    let asks = Arc::new(Asks::new(Verdict::RequestAgain));
+    let mut context = consumer.context();
+    context.producer_check = Some(asks.clone());
+    let channels = vec![producer.remote(0, 0)];
+    let mut gate = consumer.consume_with(context, channels).await;
+    writer.emit(0, b"part of it").await.unwrap();
+    writer.flush();
+    within("buffer", gate.next()).await.unwrap().unwrap();
+    producer.partitions.release_partition(id(0), PRODUCER);
+    assert!(matches!(
+        failure(&mut gate).await,
+        ExchangeError::PartitionNotFound { .. }
+    ));
+    assert_eq!(asks.count(), 0);
 }

@@ -113,10 +113,13 @@ async fn a_write_that_ends_after_its_request_was_repeated_does_not_take_the_new_
     played.tell().await;
     played.detach();
     played.attach("second");
-    assert_eq!(played.heard().await, ["first begins"]);
+    let begun = played.heard().await;
+    assert_eq!(begun, ["first begins", "second begins"], "it is told again");
     played.may_write.add_permits(1);
     let ended = played.heard().await;
     assert_eq!(ended, ["first has written", "first goes"]);
+    played.may_write.add_permits(1);
+    assert_eq!(played.heard().await, ["second has written"]);
     played.tell().await;
     assert_eq!(played.heard().await, ["second begins"]);
     played.may_write.add_permits(1);

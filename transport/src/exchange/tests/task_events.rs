@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::*;
+use super::{lookup::Asks, *};
 use crate::proto::MAX_EVENT_BYTES;
 
 #[derive(Debug, Default)]
@@ -17,8 +17,11 @@ impl TaskEventListener for Heard {
 impl Heard {
     fn on(worker: &Worker, number: u32) -> Arc<Self> {
         let heard = Arc::new(Self::default());
-        worker.events.register(id(number)).unwrap();
-        worker.events.subscribe(id(number), heard.clone()).unwrap();
+        let (partition, events) = (id(number), &worker.events);
+        events.register(partition, PRODUCER).unwrap();
+        events
+            .subscribe(partition, PRODUCER, heard.clone())
+            .unwrap();
         heard
     }
 
@@ -171,4 +174,103 @@ async fn events_pass_while_the_consumer_takes_no_data() {
     until("event", || heard.is(&[9])).await;
     check(gate, &[0], 500).await;
     task.await.unwrap();
+}
+
+fn asks_again(context: &mut GateContext) -> Arc<Asks> {
+    let asks = Arc::new(Asks::new(Verdict::RequestAgain));
+    context.producer_check = Some(asks.clone());
+    asks
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_reach_the_producer_once_and_in_order_although_its_request_is_repeated() {
+    let (producer, consumer) = pair().await;
+    let sources = [
+        (&producer, producer.remote(0, 0)),
+        (&consumer, ChannelSource::Local(request(0, 0))),
+    ];
+    for (worker, source) in sources {
+        let mut context = consumer.context();
+        let asks = asks_again(&mut context);
+        let gate = consumer.consume_with(context, vec![source]).await;
+        until("the request waits", || worker.partitions.parked() == 1).await;
+        let handle = gate.handle();
+        handle.send_task_event(&event(1)).unwrap();
+        settle().await;
+        handle.send_task_event(&event(2)).unwrap();
+        until("the question", || asks.count() == 1).await;
+        handle.send_task_event(&event(3)).unwrap();
+        settle().await;
+        handle.send_task_event(&event(4)).unwrap();
+        settle().await;
+        let heard = Heard::on(worker, 0);
+        let writer = worker.produce(0, 1);
+        until("events", || heard.is(&[1, 2, 3, 4])).await;
+        handle.send_task_event(&event(5)).unwrap();
+        until("the last", || heard.is(&[1, 2, 3, 4, 5])).await;
+        let task = tokio::spawn(write(writer, 1, 5, 100));
+        check(gate, &[5], 100).await;
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_events_than_a_producer_without_its_partition_holds_are_an_error_of_the_call_alone() {
+    let (producer, consumer) = pair().await;
+    let gate = consumer.consume(vec![producer.remote(0, 0)]).await;
+    until("the request waits", || producer.partitions.parked() == 1).await;
+    let (handle, big) = (gate.handle(), vec![7; MAX_EVENT_BYTES]);
+    for _ in 0..4 {
+        handle
+            .send_task_event(&TaskEvent(big.clone().into()))
+            .unwrap();
+        settle().await;
+    }
+    let error = handle.send_task_event(&event(5)).unwrap_err();
+    assert!(matches!(error, ExchangeError::TooLarge { .. }), "{error}");
+    let heard = Heard::on(&producer, 0);
+    let task = tokio::spawn(write(producer.produce(0, 1), 1, 5, 100));
+    until("events", || heard.is(&big.repeat(4))).await;
+    check(gate, &[5], 100).await;
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_that_listens_hears_any_number_of_events_before_it_produces() {
+    let (producer, consumer) = pair().await;
+    let heard = Heard::on(&producer, 0);
+    let _writer = producer.produce(0, 1);
+    let gate = consumer.consume(vec![producer.remote(0, 0)]).await;
+    let big = vec![7; MAX_EVENT_BYTES];
+    for count in 1..20 {
+        gate.handle()
+            .send_task_event(&TaskEvent(big.clone().into()))
+            .unwrap();
+        until("event", || heard.0.lock().unwrap().len() == count).await;
+        settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_for_an_attempt_that_is_gone_does_not_reach_the_next_one() {
+    let (producer, consumer) = pair().await;
+    let sources = [
+        (&producer, producer.remote(0, 0)),
+        (&consumer, ChannelSource::Local(request(0, 0))),
+    ];
+    for (worker, source) in sources {
+        let _writer = worker.produce(0, 1);
+        let mut gate = consumer.consume(vec![source]).await;
+        settle().await;
+        let (next, heard) = (ExecutionAttemptId(99), Arc::new(Heard::default()));
+        worker.events.register(id(0), next).unwrap();
+        worker.events.subscribe(id(0), next, heard.clone()).unwrap();
+        let sent = gate.handle().send_task_event(&event(1));
+        let error = match sent {
+            Ok(()) => failure(&mut gate).await,
+            Err(error) => error,
+        };
+        assert!(error.to_string().contains("receiver not found"), "{error}");
+        assert!(heard.is(&[]));
+    }
 }

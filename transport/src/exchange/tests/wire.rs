@@ -345,9 +345,12 @@ async fn a_request_is_made_once_and_repeated_as_it_was_after_not_found() {
     let (mut script, request) = Script::begin(&mut streams).await;
     settle().await;
     assert!(streams.try_recv().is_err(), "one request");
+    gate.handle().announce_buffer_size(0, 300).unwrap();
     script.fail(ErrorKind::PartitionNotFound).await;
     let (mut script, repeated) = Script::begin(&mut streams).await;
     assert_eq!(repeated, request);
+    assert_eq!(script.frame().await, Frame::NewBufferSize { bytes: 300 });
+    script.silence().await;
     script.fail(ErrorKind::PartitionNotFound).await;
     let error = failure(&mut gate).await;
     assert!(matches!(error, ExchangeError::PartitionNotFound { .. }));

@@ -33,6 +33,7 @@ fn frames() -> impl Strategy<Value = Frame> {
             backlog: 3,
         }),
         any::<u32>().prop_map(|backlog| Frame::BacklogAnnouncement { backlog }),
+        Just(Frame::Opened),
         (0u32..1024).prop_map(|length| Frame::Error {
             kind: ErrorKind::ProducerFailed,
             length
