@@ -15,9 +15,9 @@
 //! - task events on their way back, some 256 KiB in each channel whose producer has not answered yet, and as much at the
 //!   producer for each request that waits for its partition;
 //! - per channel at the consumer, one record that spans buffers; per gate one buffer, from the first compressed one on;
-//! - for blocking partitions: a quarter of the size of a writer's buffers, 8 bytes for each subpartition and 16 for each
-//!   region of a file (one for each 8 buffers or more), and 64 KiB and four buffers for each operation of the
-//!   [`IoManager`] that may run;
+//! - for blocking partitions: a quarter of the size of a writer's buffers, 32 bytes for each subpartition while it
+//!   writes and 8 then, 16 for each region of a file (one for each 8 buffers or more), and 64 KiB and four buffers for
+//!   each operation of the [`IoManager`] that may run;
 //! - the transport's windows: on QUIC up to 16 MiB received and 8 MiB sent per connection (32 and 32 on the WAN profile),
 //!   on TCP up to 16 KiB received per stream and `max_unread_bytes` (64 MiB) per connection, 256 KiB sent per stream, and
 //!   some 320 KiB of read buffers per connection. A channel reads its stream at once, so that little of a window is ever

@@ -19,10 +19,12 @@ pub enum SpillError {
         reason: Arc<str>,
     },
     /// The file does not hold what was written to it.
-    #[error("{} is damaged at byte {at}: {reason}", path.display())]
+    #[error("{} is damaged in region {region} at byte {at}: {reason}", path.display())]
     Damaged {
         /// The file.
         path: Arc<Path>,
+        /// Which part of it that was written at one time, from 0 on.
+        region: usize,
         /// Where in it.
         at: u64,
         /// What is wrong there.

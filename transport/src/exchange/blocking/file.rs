@@ -90,27 +90,35 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Fills `bytes` with what stands at `at`.
-    pub(super) fn read_at(&self, bytes: &mut [u8], at: u64) -> Result<(), SpillError> {
-        match positioned::read_exact_at(&self.file, bytes, at) {
+    /// Fills `bytes` with what stands there.
+    pub(super) fn read_at(&self, bytes: &mut [u8], place: Place) -> Result<(), SpillError> {
+        match positioned::read_exact_at(&self.file, bytes, place.at) {
             Ok(()) => {
                 self.io.on_read(bytes.len() as u64);
                 Ok(())
             }
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Err(self.damaged(at, "the file ends there"))
+                Err(self.damaged(place, "the file ends there"))
             }
             Err(error) => Err(SpillError::io("read", &self.path, &error)),
         }
     }
 
-    pub(super) fn damaged(&self, at: u64, reason: &'static str) -> SpillError {
+    pub(super) fn damaged(&self, place: Place, reason: &'static str) -> SpillError {
         SpillError::Damaged {
             path: self.path.clone(),
-            at,
+            region: place.region,
+            at: place.at,
             reason,
         }
     }
+}
+
+/// A byte of a file, and the region that it should belong to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) region: usize,
+    pub(super) at: u64,
 }
 
 /// Reading and writing at a place, without a shared position.

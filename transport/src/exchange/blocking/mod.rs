@@ -7,7 +7,8 @@
 //! # Memory
 //!
 //! - A partition that is written: 16 to 512 buffers of the pool; beside it a quarter of their size for the entries
-//!   ([`SortBuffer`](sort_buffer::SortBuffer)), 8 bytes for each subpartition, and the events of a region.
+//!   ([`SortBuffer`](sort_buffer::SortBuffer)), 8 bytes for each subpartition and 24 more while a region goes to the
+//!   disk, and the events of a region.
 //! - A finished one: 16 bytes for each region and 8 for each subpartition ([`Layout`](region::Layout)). A region has at
 //!   least eight buffers, but for the last one and where records for one and for all subpartitions alternate.
 //! - Readers: together 16 buffers of the pool, and up to a quarter of it while others do not need them; each some 500
@@ -17,6 +18,7 @@ mod block;
 mod context;
 mod core;
 mod file;
+mod index;
 mod read_pool;
 mod reader;
 mod region;

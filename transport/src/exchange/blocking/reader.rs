@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::{
     block::{BLOCK_HEADER_BYTES, BlockHeader},
-    file::OpenFile,
+    file::{OpenFile, Place},
+    index::{ENTRY_READ_BYTES, Stretch},
     region::Layout,
 };
 use crate::{
@@ -23,6 +24,19 @@ pub(super) struct Cursor {
     next_region: usize,
     at: u64,
     end: u64,
+    /// Data blocks of the present region that were not read.
+    left: u32,
+    /// Data blocks that were read in all regions.
+    read: u64,
+}
+
+impl Cursor {
+    fn place(&self) -> Place {
+        Place {
+            region: self.next_region.saturating_sub(1),
+            at: self.at,
+        }
+    }
 }
 
 /// What was read, and where from.
@@ -74,6 +88,7 @@ impl BlockReader {
             }
             let from = *cursor;
             if cursor.at == cursor.end && cursor.next_region == self.layout.regions.len() {
+                self.check_end(cursor)?;
                 blocks.push_back(Block {
                     data_type: DataType::EndOfPartition,
                     payload: Bytes::new(),
@@ -82,23 +97,25 @@ impl BlockReader {
                 });
                 return Ok((blocks, Next::Nothing));
             }
-            let file = match &self.open {
-                Some(file) => file.clone(),
-                None => self.open.insert(self.layout.file.open()?).clone(),
-            };
+            let file = self.file()?;
             if cursor.at == cursor.end {
                 self.enter_region(cursor, &file)?;
                 continue;
             }
             let mut header = [0; BLOCK_HEADER_BYTES];
-            file.read_at(&mut header, cursor.at)?;
+            file.read_at(&mut header, cursor.place())?;
+            let damaged = |reason| file.damaged(cursor.place(), reason);
             let decoded = BlockHeader::decode(&header, self.subpartition, self.buffer_bytes)
-                .map_err(|reason| file.damaged(cursor.at, reason))?;
+                .map_err(damaged)?;
             let end = cursor.at + BLOCK_HEADER_BYTES as u64 + u64::from(decoded.length);
             if end > cursor.end {
-                return Err(file.damaged(cursor.at, "the block is longer than its region"));
+                return Err(damaged("the block is longer than its region"));
             }
-            let payload = if decoded.data_type.is_data() {
+            let is_data = decoded.data_type.is_data();
+            if is_data && cursor.left == 0 {
+                return Err(damaged("there are more blocks than were written"));
+            }
+            let payload = if is_data {
                 let Some(buffer) = buffers.next() else {
                     return Ok((blocks, Next::Data));
                 };
@@ -110,6 +127,8 @@ impl BlockReader {
                 payload.into()
             };
             cursor.at = end;
+            cursor.left -= u32::from(is_data);
+            cursor.read += u64::from(is_data);
             blocks.push_back(Block {
                 data_type: decoded.data_type,
                 payload,
@@ -119,29 +138,54 @@ impl BlockReader {
         }
     }
 
+    /// The file, which is opened for the first block.
+    fn file(&mut self) -> Result<Arc<OpenFile>, SpillError> {
+        Ok(match &self.open {
+            Some(file) => file.clone(),
+            None => self.open.insert(self.layout.file.open()?).clone(),
+        })
+    }
+
     /// Finds the subpartition in the next region's index.
     fn enter_region(&self, cursor: &mut Cursor, file: &OpenFile) -> Result<(), SpillError> {
-        let region = self.layout.regions[cursor.next_region];
-        let place = if region.broadcast {
+        check_region(cursor, file)?;
+        let number = cursor.next_region;
+        let region = self.layout.regions[number];
+        let entry = if region.broadcast {
             0
         } else {
-            u64::from(self.subpartition)
+            self.subpartition
         };
-        let at = region.index + place * 8;
-        let mut entry = [0; 16];
-        file.read_at(&mut entry, at)?;
-        let (begin, end) = entry.split_at(8);
-        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
-        let (begin, end) = (number(begin), number(end));
-        if begin > end || end > region.index {
-            return Err(file.damaged(at, "the index points behind its region"));
+        let place = Place {
+            region: number,
+            at: region.index + Stretch::offset(entry),
+        };
+        let mut bytes = [0; ENTRY_READ_BYTES];
+        file.read_at(&mut bytes, place)?;
+        let stretch =
+            Stretch::decode(&bytes, number, entry).map_err(|reason| file.damaged(place, reason))?;
+        if stretch.begin > stretch.end || stretch.end > region.index {
+            return Err(file.damaged(place, "the index points behind its region"));
         }
         *cursor = Cursor {
-            next_region: cursor.next_region + 1,
-            at: begin,
-            end,
+            next_region: number + 1,
+            at: stretch.begin,
+            end: stretch.end,
+            left: stretch.blocks,
+            read: cursor.read,
         };
         Ok(())
+    }
+
+    /// Everything that was written has to be read before the end is told.
+    fn check_end(&mut self, cursor: &Cursor) -> Result<(), SpillError> {
+        let total = self.layout.totals[self.subpartition as usize];
+        if cursor.left == 0 && cursor.read == total {
+            return Ok(());
+        }
+        let file = self.file()?;
+        check_region(cursor, &file)?;
+        Err(file.damaged(cursor.place(), FEWER_BLOCKS))
     }
 
     fn read_data(
@@ -160,12 +204,21 @@ impl BlockReader {
             compressed.resize(length, 0);
             read_payload(file, cursor, header, compressed)?;
             let raw = decompress(compressed, buffer.space(self.buffer_bytes))
-                .ok_or_else(|| file.damaged(cursor.at, "the block cannot be decompressed"))?;
+                .ok_or_else(|| file.damaged(cursor.place(), "the block cannot be decompressed"))?;
             buffer.truncate(raw);
         } else {
             read_payload(file, cursor, header, buffer.space(length))?;
         }
         Ok(buffer.freeze())
+    }
+}
+
+/// A region that is read has given as many blocks as were written to it.
+fn check_region(cursor: &Cursor, file: &OpenFile) -> Result<(), SpillError> {
+    if cursor.left == 0 {
+        Ok(())
+    } else {
+        Err(file.damaged(cursor.place(), FEWER_BLOCKS))
     }
 }
 
@@ -175,13 +228,17 @@ fn read_payload(
     header: &[u8; BLOCK_HEADER_BYTES],
     out: &mut [u8],
 ) -> Result<(), SpillError> {
-    file.read_at(out, cursor.at + BLOCK_HEADER_BYTES as u64)?;
+    let mut place = cursor.place();
+    place.at += BLOCK_HEADER_BYTES as u64;
+    file.read_at(out, place)?;
     if BlockHeader::verify(header, out) {
         Ok(())
     } else {
-        Err(file.damaged(cursor.at, "the checksum is wrong"))
+        Err(file.damaged(cursor.place(), "the checksum is wrong"))
     }
 }
+
+const FEWER_BLOCKS: &str = "there are fewer blocks than were written";
 
 /// Events that one read takes into memory beside the pool: four of the longest.
 const MAX_EVENT_BYTES_READ: usize = 4 * crate::proto::MAX_EVENT_BYTES;

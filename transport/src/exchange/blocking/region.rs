@@ -3,17 +3,17 @@
 //! ```text
 //! file    = region, region, …
 //! region  = blocks of subpartition 0, of subpartition 1, …, index
-//! index   = for each subpartition u64: where its blocks begin; u64: where the last one's end
 //! ```
 //!
-//! A region in which everything is for every subpartition has its blocks once, and an index of one. Numbers are big
-//! endian. What stays in memory is [`Layout`]: 16 bytes for each region and 8 for each subpartition.
+//! A region in which everything is for every subpartition has its blocks once, and an [index](super::index) of one. What
+//! stays in memory is [`Layout`]: 16 bytes for each region and 8 for each subpartition.
 
 use std::sync::Arc;
 
 use super::{
     block::{BLOCK_HEADER_BYTES, BlockHeader, EVERY_SUBPARTITION},
     file::{OpenFile, SpillFile},
+    index::{self, Stretch},
     sort_buffer::{Part, SortBuffer},
 };
 use crate::{
@@ -78,10 +78,10 @@ impl RegionWriter {
             self.open = Some(self.layout.file.create()?);
         }
         let (chains, broadcast) = (sorted.chains(), sorted.is_broadcast());
-        let mut begins = Vec::with_capacity(chains + 1);
+        let mut stretches: Vec<Stretch> = Vec::with_capacity(chains);
         scratch.out.clear();
         for chain in 0..chains {
-            begins.push(self.at + scratch.out.len() as u64);
+            let begin = self.at + scratch.out.len() as u64;
             let subpartition = if broadcast {
                 EVERY_SUBPARTITION
             } else {
@@ -93,12 +93,14 @@ impl RegionWriter {
             } else {
                 self.layout.totals[chain] += blocks;
             }
+            stretches.push(Stretch {
+                begin,
+                end: self.at + scratch.out.len() as u64,
+                blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+            });
         }
         let index = self.at + scratch.out.len() as u64;
-        begins.push(index);
-        for begin in begins {
-            scratch.out.extend_from_slice(&begin.to_be_bytes());
-        }
+        index::encode(self.layout.regions.len(), &stretches, &mut scratch.out);
         self.flush(&mut scratch.out)?;
         self.layout.regions.push(Region { index, broadcast });
         Ok(())

@@ -114,6 +114,59 @@ async fn a_file_that_is_cut_off_or_gone_fails_its_readers() {
     until("all comes back", || producer.used() == 0).await;
 }
 
+/// Changes the bytes of a file.
+type Damage = Box<dyn Fn(&mut [u8])>;
+
+/// What can happen to an index of four entries of 16 bytes: each change leaves the blocks as they are, and makes a
+/// subpartition look shorter than it is.
+fn damages(index: usize) -> [(&'static str, Damage); 4] {
+    let entry = move |n: usize| index + n * 16..index + n * 16 + 16;
+    [
+        (
+            "its blocks begin where they end",
+            Box::new(move |file| {
+                file.copy_within(entry(2).start..entry(2).start + 8, entry(1).start)
+            }),
+        ),
+        (
+            "they end where they begin",
+            Box::new(move |file| {
+                file.copy_within(entry(1).start..entry(1).start + 8, entry(2).start)
+            }),
+        ),
+        (
+            "another subpartition's entry stands there",
+            Box::new(move |file| file.copy_within(entry(0), entry(1).start)),
+        ),
+        (
+            "nothing stands there",
+            Box::new(move |file| file[index..].fill(0)),
+        ),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_index_is_an_error_that_names_file_and_region_and_no_short_stream() {
+    let (producer, consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let file = finished(&disk, &producer, 4).await;
+    let good = fs::read(&file).unwrap();
+    for (what, damage) in damages(good.len() - 4 * 16 - 8) {
+        let mut bad = good.clone();
+        damage(&mut bad);
+        fs::write(&file, &bad).unwrap();
+        for (worker, source) in [(&consumer, producer.remote(0, 1)), (&producer, local(0, 1))] {
+            let error = failure(&mut worker.consume(vec![source]).await).await;
+            let text = error.to_string();
+            let expected = format!("{} is damaged in region", file.display());
+            assert!(text.contains(&expected), "{what}: {text}");
+            assert!(text.contains("checksum of its index"), "{what}: {text}");
+        }
+    }
+    fs::write(&file, &good).unwrap();
+    check(producer.consume(vec![local(0, 1)]).await, &[1], 100).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_flipped_byte_is_noticed() {
     let (producer, _consumer) = pair().await;
