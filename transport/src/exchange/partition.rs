@@ -267,7 +267,7 @@ impl ResultPartition {
     /// and not before.
     ///
     /// # Errors
-    /// [`ExchangeError::Spill`] if the disk failed, and whatever the partition was ended with.
+    /// [`ExchangeError::Spill`] if the disk failed, or its runtime has ended, and whatever the partition was ended with.
     ///
     /// # Cancel safety
     /// Cancel-safe.

@@ -163,6 +163,11 @@ impl BlockingCore {
         }
     }
 
+    /// Something is lent to a task that the partition waits for.
+    pub(super) fn lend(self: &Arc<Self>) -> Lent {
+        Lent(Some(self.clone()))
+    }
+
     /// Ends it: readers hear the error, the file goes with the last of them. The first error stays.
     pub(in crate::exchange) fn end(&self, error: &ExchangeError) {
         let mut state = self.lock();
@@ -250,5 +255,24 @@ impl BlockingCore {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by a task that the partition waits for: fails the partition if the task goes away undone, because it panicked, or
+/// because its runtime has ended.
+#[derive(Debug)]
+pub(super) struct Lent(Option<Arc<BlockingCore>>);
+
+impl Lent {
+    pub(super) fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.take() {
+            core.fail(&SpillError::Closed);
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::exchange::{
     error::ExchangeError,
+    spill_error::SpillError,
     view::{AvailabilityListener, Credit, Item, SubpartitionView},
 };
 
@@ -92,12 +93,13 @@ impl ViewCore {
 
     /// Reads up to `most` data blocks, or, for 0, the events before the next one.
     fn start_reading(self: &Arc<Self>, most: usize) {
-        let view = self.clone();
+        let (view, reading) = (self.clone(), Reading(Some(self.clone())));
         self.partition.io().spawn(async move {
-            let cancel = view.cancel.clone();
-            if let Some(Err(error)) = cancel.run_until_cancelled(view.read(most)).await {
+            let read = view.cancel.run_until_cancelled(view.read(most)).await;
+            if let Some(Err(error)) = read {
                 view.fail(&error);
             }
+            reading.done();
         });
     }
 
@@ -159,6 +161,24 @@ impl ViewCore {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by the task that reads: fails the view if the task goes away before it has read, because its runtime has ended.
+#[derive(Debug)]
+struct Reading(Option<Arc<ViewCore>>);
+
+impl Reading {
+    fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(view) = self.0.take() {
+            view.fail(&SpillError::Closed.into());
+        }
     }
 }
 

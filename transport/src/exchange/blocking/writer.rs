@@ -16,6 +16,7 @@ use crate::{
         io_manager::Operation,
         kind::{MAX_SORT_BUFFERS, MIN_SORT_BUFFERS},
         local_pool::LocalPool,
+        spill_error::SpillError,
     },
     proto::DataType,
 };
@@ -38,7 +39,7 @@ enum Disk {
     Idle(Box<RegionWriter>),
     /// Regions are on their way.
     Busy(Operation<Box<RegionWriter>>),
-    /// One of them failed, which the partition knows.
+    /// One of them failed, which the partition knows or hears at the end.
     Gone,
 }
 
@@ -173,14 +174,18 @@ impl BlockingWriter {
         let core = self.core.clone();
         match std::mem::replace(&mut self.disk, Disk::Gone) {
             Disk::Idle(regions) => core.finish(regions.finish()),
-            Disk::Busy(operation) => self.core.io().spawn(async move {
-                // A failure has ended the partition already.
-                match operation.wait().await {
-                    Ok(regions) => core.finish(regions.finish()),
-                    Err(error) => core.fail(&error),
-                }
-            }),
-            Disk::Gone => {}
+            Disk::Busy(operation) => {
+                let lent = core.lend();
+                self.core.io().spawn(async move {
+                    // A failure has ended the partition already.
+                    match operation.wait().await {
+                        Ok(regions) => core.finish(regions.finish()),
+                        Err(error) => core.fail(&error),
+                    }
+                    lent.done();
+                });
+            }
+            Disk::Gone => core.fail(&SpillError::Closed),
         }
     }
 
@@ -203,7 +208,7 @@ impl BlockingWriter {
         let empty = SortBuffer::new(self.core.subpartitions());
         let sorted = std::mem::replace(&mut self.sorted, empty);
         let before = std::mem::replace(&mut self.disk, Disk::Gone);
-        let core = self.core.clone();
+        let (core, lent) = (self.core.clone(), self.core.lend());
         self.disk = Disk::Busy(self.core.io().chain(async move {
             let mut regions = match before {
                 Disk::Idle(regions) => regions,
@@ -216,7 +221,10 @@ impl BlockingWriter {
                 written.map(|()| regions)
             });
             match operation.wait().await.flatten() {
-                Ok(regions) => Some(regions),
+                Ok(regions) => {
+                    lent.done();
+                    Some(regions)
+                }
                 Err(error) => {
                     core.fail(&error);
                     None

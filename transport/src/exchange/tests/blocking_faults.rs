@@ -167,6 +167,82 @@ async fn a_changed_index_is_an_error_that_names_file_and_region_and_no_short_str
     check(producer.consume(vec![local(0, 1)]).await, &[1], 100).await;
 }
 
+/// A disk on a runtime of its own, which ends when the test says so.
+fn mortal(worker: &Worker) -> (tempfile::TempDir, BlockingContext, tokio::runtime::Runtime) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (dir, tasks) = (tempfile::tempdir().unwrap(), crate::Shutdown::new());
+    let dirs = [dir.path().to_path_buf()];
+    let io = IoManager::start(&dirs, worker.node.id(), 2, runtime.handle().clone(), tasks);
+    let context = BlockingContext::new(&worker.config, io.unwrap(), worker.pool.clone());
+    (dir, context, runtime)
+}
+
+fn is_closed<T: std::fmt::Debug>(result: Result<T, ExchangeError>) {
+    let error = result.unwrap_err();
+    assert!(
+        matches!(error, ExchangeError::Spill(SpillError::Closed)),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_runtime_that_ends_before_the_writer_is_an_error_of_who_waits_for_the_disk() {
+    let (producer, _consumer) = pair().await;
+    for spilled in [0, 3000] {
+        let (_dir, context, runtime) = mortal(&producer);
+        let partition = ResultPartition::blocking(id(0), PRODUCER, 1, &context).unwrap();
+        let mut writer = partition.writer().unwrap();
+        writer.emit(0, b"gathered").await.unwrap();
+        for sequence in 0..spilled {
+            writer.emit(0, &record(0, sequence)).await.unwrap();
+        }
+        let waiting = tokio::spawn({
+            let partition = partition.clone();
+            async move { partition.finished().await }
+        });
+        runtime.shutdown_background();
+        writer.finish().unwrap();
+        is_closed(within("finished", waiting).await.unwrap());
+        is_closed(within("finished", partition.finished()).await);
+    }
+}
+
+#[tokio::test]
+async fn a_runtime_that_ends_while_a_writer_writes_is_an_error_of_the_writer() {
+    let (producer, _consumer) = pair().await;
+    let (_dir, context, runtime) = mortal(&producer);
+    let partition = ResultPartition::blocking(id(0), PRODUCER, 1, &context).unwrap();
+    let mut writer = partition.writer().unwrap();
+    writer.emit(0, b"gathered").await.unwrap();
+    runtime.shutdown_background();
+    let error = within("error", write_until_it_fails(&mut writer)).await;
+    is_closed(Err::<(), _>(error));
+    is_closed(within("finished", partition.finished()).await);
+}
+
+#[tokio::test]
+async fn a_runtime_that_ends_before_the_readers_is_an_error_of_theirs() {
+    let (producer, consumer) = pair().await;
+    let (_dir, context, runtime) = mortal(&producer);
+    let partition = ResultPartition::blocking(id(0), PRODUCER, 2, &context).unwrap();
+    producer.partitions.register(partition.clone()).unwrap();
+    write(partition.writer().unwrap(), 2, 0, 3000).await;
+    partition.finished().await.unwrap();
+    let mut begun = producer.consume(vec![local(0, 0)]).await;
+    drop(within("buffer", begun.next()).await.unwrap());
+    runtime.shutdown_background();
+    let closed = SpillError::Closed.to_string();
+    let mut far = consumer.consume(vec![producer.remote(0, 1)]).await;
+    for gate in [&mut begun, &mut far] {
+        let error = failure(gate).await.to_string();
+        assert!(error.contains(&closed), "{error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_flipped_byte_is_noticed() {
     let (producer, _consumer) = pair().await;
