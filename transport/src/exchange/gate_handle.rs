@@ -1,6 +1,6 @@
 //! What steers a gate from any thread, beside the one consumer that reads it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::Future, sync::Arc};
 
 use bytes::Bytes;
 
@@ -39,13 +39,9 @@ impl GateHandle {
             let channels = state.channels.iter();
             channels.map(|channel| channel.source.clone()).collect()
         };
-        self.context
-            .tasks
-            .spawn_on(send_credit(self.core.clone()), &self.context.runtime);
+        self.spawn(send_credit(self.core.clone()));
         if self.context.buffer_debloating {
-            self.context
-                .tasks
-                .spawn_on(debloat(self.clone()), &self.context.runtime);
+            self.spawn(debloat(self.clone()));
         }
         for (index, source) in sources.into_iter().enumerate() {
             self.start(index, source);
@@ -279,7 +275,6 @@ impl GateHandle {
     }
 
     fn start(&self, index: usize, source: ChannelSource) {
-        let (tasks, runtime) = (&self.context.tasks, &self.context.runtime);
         let check = self.context.producer_check.clone();
         let requests = Requests::new(self.context.partition_requests, check);
         match source {
@@ -293,7 +288,7 @@ impl GateHandle {
                     events: self.context.task_events.clone(),
                     request,
                 };
-                tasks.spawn_on(channel.open(), runtime);
+                self.spawn(channel.open());
             }
             ChannelSource::Remote {
                 connection,
@@ -309,15 +304,42 @@ impl GateHandle {
                     consumer: self.consumer,
                     initial_credit: self.context.exclusive_buffers,
                 };
-                tasks.spawn_on(channel.run(), runtime);
+                self.spawn(channel.run());
             }
         }
+    }
+
+    /// Spawns a task without which the consumer would wait for ever.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let needed = Needed(Some(self.core.clone()));
+        let task = async move {
+            task.await;
+            needed.done();
+        };
+        self.context.tasks.spawn_on(task, &self.context.runtime);
     }
 
     fn invalid(&self, reason: &'static str) -> ExchangeError {
         ExchangeError::InvalidState {
             what: self.core.name.clone(),
             reason,
+        }
+    }
+}
+
+/// Fails the gate if the task that holds it goes away before its end: it panicked, or its runtime has ended.
+struct Needed(Option<Arc<GateCore>>);
+
+impl Needed {
+    fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Needed {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.take() {
+            core.fail(core.cancelled());
         }
     }
 }

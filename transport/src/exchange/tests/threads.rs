@@ -88,3 +88,36 @@ async fn buffers_come_back_from_any_thread_while_gates_close() {
     }
     until("all comes back", || producer.used() + consumer.used() == 0).await;
 }
+
+#[tokio::test]
+async fn a_gate_whose_runtime_ends_first_is_cancelled_and_waits_for_nothing() {
+    let network = MemNetwork::new();
+    let node = Worker::start(&network, "node", small()).await;
+    let sources = [
+        node.remote(0, 0),
+        ChannelSource::Local(request(0, 0)),
+        ChannelSource::Unknown,
+    ];
+    for (source, ended_before) in sources.into_iter().zip([false, true, true]) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let mut context = node.context();
+        context.runtime = runtime.handle().clone();
+        let mut gate = InputGate::setup("gate", CONSUMER, vec![source], context)
+            .await
+            .unwrap();
+        if ended_before {
+            runtime.shutdown_background();
+            gate.request_partitions();
+        } else {
+            gate.request_partitions();
+            until("the request waits", || node.partitions.parked() == 1).await;
+            runtime.shutdown_background();
+        }
+        let error = failure(&mut gate).await;
+        assert!(matches!(error, ExchangeError::Cancelled { .. }), "{error}");
+    }
+}
