@@ -398,7 +398,8 @@ impl PartitionSource for ResultPartition {
     fn is_consumable(&self) -> bool {
         match &self.body {
             Body::Pipelined(_) => true,
-            Body::Blocking(core) => core.is_finished(),
+            // One that has ended gives the reason instead of a view.
+            Body::Blocking(core) => core.is_finished() || core.is_ended(),
         }
     }
 

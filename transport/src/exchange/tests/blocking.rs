@@ -182,6 +182,20 @@ async fn events_and_broadcast_records_keep_their_place() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_producer_that_failed_before_its_registration_tells_its_cause_at_once() {
+    let (producer, consumer) = pair().await;
+    let disk = Disk::new(&producer);
+    let partition = ResultPartition::blocking(id(0), PRODUCER, 1, &disk.context).unwrap();
+    partition.fail("out of luck");
+    producer.partitions.register(partition).unwrap();
+    let begun = crate::now();
+    let mut gate = consumer.consume(vec![producer.remote(0, 0)]).await;
+    let error = failure(&mut gate).await;
+    assert!(error.to_string().contains("out of luck"), "{error}");
+    assert!(crate::now() - begun < Duration::from_secs(1));
+}
+
 #[derive(Debug)]
 struct Deaf;
 
