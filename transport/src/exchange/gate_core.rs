@@ -115,13 +115,15 @@ impl GateCore {
                 } else {
                     view.take(Credit::Unlimited, LOCAL_BATCH, &mut items)
                 };
+                let gave = !items.is_empty();
                 self.return_view(index, view, taken, &mut items);
                 state = self.lock();
                 if state.error.is_some() {
                     continue;
                 }
-                // It is still this channel's turn. What was overtaken keeps its turn, too.
-                if overtaken {
+                // It is still this channel's turn. What was overtaken keeps its turn, too, and so does a view that gave
+                // nothing but empty buffers: it may have more, and says so only after it was found empty.
+                if overtaken || (gave && state.channels[index].queue.is_empty()) {
                     state.set_available(index);
                 }
             }

@@ -1,6 +1,7 @@
 //! Everything that is written arrives once and in order.
 
 use super::*;
+use crate::proto::DataType;
 
 #[tokio::test(start_paused = true)]
 async fn many_channels_deliver_every_record_in_order() {
@@ -232,5 +233,74 @@ async fn unknown_channels_become_local_or_remote() {
     check(gate, &[0, 1], 50).await;
     for task in tasks {
         task.await.unwrap();
+    }
+}
+
+/// A partition of an embedding engine: mostly empty buffers.
+#[derive(Debug)]
+struct Hollow;
+
+impl PartitionSource for Hollow {
+    fn id(&self) -> PartitionId {
+        id(0)
+    }
+
+    fn producer(&self) -> ExecutionAttemptId {
+        PRODUCER
+    }
+
+    fn create_view(
+        self: Arc<Self>,
+        _: SubpartitionIndex,
+        listener: Arc<dyn AvailabilityListener>,
+    ) -> Result<Box<dyn SubpartitionView>, ExchangeError> {
+        listener.on_available();
+        Ok(Box::new(HollowView { taken: 0 }))
+    }
+
+    fn release(&self, _: ExchangeError) {}
+}
+
+#[derive(Debug)]
+struct HollowView {
+    taken: usize,
+}
+
+impl SubpartitionView for HollowView {
+    fn take(&mut self, _: Credit, max: usize, out: &mut Vec<Item>) -> Result<(), ExchangeError> {
+        for _ in 0..max.min(101 - self.taken) {
+            let ends = self.taken == 100;
+            self.taken += 1;
+            out.push(Item {
+                data_type: if ends {
+                    DataType::EndOfPartition
+                } else {
+                    DataType::Data
+                },
+                payload: Bytes::new(),
+                compressed: false,
+                backlog: 0,
+            });
+        }
+        Ok(())
+    }
+
+    fn backlog(&self) -> u32 {
+        0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_buffers_of_any_number_hide_nothing_behind_them() {
+    let (producer, consumer) = pair().await;
+    producer.partitions.register(Arc::new(Hollow)).unwrap();
+    for (worker, source) in [
+        (&producer, ChannelSource::Local(request(0, 0))),
+        (&consumer, producer.remote(0, 0)),
+    ] {
+        let mut gate = worker.consume(vec![source]).await;
+        let item = within("end", gate.next()).await.unwrap();
+        let end = BufferOrEvent::Event(Event::EndOfPartition);
+        assert_eq!(item, Some((0, end)));
     }
 }
