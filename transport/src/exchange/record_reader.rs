@@ -19,6 +19,8 @@ pub struct RecordReader {
     gate: InputGate,
     channels: Vec<Assembler>,
     current: usize,
+    /// Why nothing more can be read.
+    failed: Option<ExchangeError>,
 }
 
 impl RecordReader {
@@ -29,6 +31,7 @@ impl RecordReader {
             gate,
             channels: Vec::new(),
             current: 0,
+            failed: None,
         }
     }
 
@@ -48,7 +51,7 @@ impl RecordReader {
     ///
     /// # Errors
     /// As [`InputGate::next`]; [`ExchangeError::TooLarge`] for a record above [`MAX_RECORD_BYTES`] and
-    /// [`ExchangeError::InvalidState`] for a channel that ends inside a record.
+    /// [`ExchangeError::InvalidState`] for a channel that ends inside a record, every time.
     ///
     /// # Cancel safety
     /// Cancel-safe: nothing is lost.
@@ -59,6 +62,7 @@ impl RecordReader {
             {
                 return Ok(Some((self.current, Input::Record(record))));
             }
+            self.check()?;
             let Some((index, item)) = self.gate.next().await? else {
                 return Ok(None);
             };
@@ -79,6 +83,7 @@ impl RecordReader {
             {
                 return Ok(Some(Some((self.current, Input::Record(record)))));
             }
+            self.check()?;
             let Some(item) = self.gate.try_next() else {
                 return Ok(None);
             };
@@ -89,6 +94,10 @@ impl RecordReader {
                 return Ok(Some(Some((index, Input::Event(event)))));
             }
         }
+    }
+
+    fn check(&self) -> Result<(), ExchangeError> {
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     fn on_item(
@@ -107,10 +116,11 @@ impl RecordReader {
                 Ok(None)
             }
             BufferOrEvent::Event(Event::EndOfPartition) if !channel.is_between_records() => {
-                Err(ExchangeError::InvalidState {
+                let error = ExchangeError::InvalidState {
                     what: format!("channel {index}"),
                     reason: "it ends inside a record",
-                })
+                };
+                Err(self.failed.insert(error).clone())
             }
             BufferOrEvent::Event(event) => Ok(Some(event)),
         }
@@ -161,15 +171,16 @@ impl Assembler {
             self.buffer = Bytes::new();
             return Ok(None);
         }
-        self.prefix_filled = 0;
         let length = u32::from_be_bytes(self.prefix) as usize;
         if length > MAX_RECORD_BYTES {
+            // The length stays, and with it the error: what follows it is no length.
             return Err(ExchangeError::TooLarge {
                 what: "record",
                 bytes: length as u64,
                 limit: MAX_RECORD_BYTES as u64,
             });
         }
+        self.prefix_filled = 0;
         if self.buffer.len() >= length {
             let record = self.buffer.split_to(length);
             if self.buffer.is_empty() {
@@ -241,13 +252,15 @@ mod tests {
     #[test]
     fn a_length_above_the_limit_is_refused_before_memory_is_taken() {
         let mut assembler = Assembler {
-            buffer: Bytes::from_static(&[0x80, 0, 0, 0, 1]),
+            buffer: Bytes::from_static(&[0x80, 0, 0, 0, 0, 0, 0, 0, 1]),
             ..Assembler::default()
         };
-        assert!(matches!(
-            assembler.next_record(),
-            Err(ExchangeError::TooLarge { .. })
-        ));
+        for _ in 0..3 {
+            assert!(matches!(
+                assembler.next_record(),
+                Err(ExchangeError::TooLarge { .. })
+            ));
+        }
         let mut assembler = Assembler {
             buffer: Bytes::from_static(&[0x40, 0, 0, 0, 1]),
             ..Assembler::default()

@@ -304,3 +304,25 @@ async fn empty_buffers_of_any_number_hide_nothing_behind_them() {
         assert_eq!(item, Some((0, end)));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_ends_inside_a_record_is_an_error_every_time() {
+    let (producer, _) = pair().await;
+    let mut writers = [producer.produce(0, 1), producer.produce(1, 1)];
+    let mut half = Bytes::from_static(&[0, 0, 0, 9, 1]);
+    writers[0].emit_bytes(0, &mut half).await.unwrap();
+    let [first, second] = writers;
+    first.finish().unwrap();
+    let sources = [0, 1].map(|number| ChannelSource::Local(request(number, 0)));
+    let mut reader = RecordReader::new(producer.consume(sources.into()).await);
+    let error = within("error", reader.next()).await.unwrap_err();
+    assert!(
+        error.to_string().contains("ends inside a record"),
+        "{error}"
+    );
+    write(second, 1, 0, 10).await;
+    settle().await;
+    let again = within("error", reader.next()).await.unwrap_err();
+    assert_eq!(again.to_string(), error.to_string());
+    assert!(reader.try_next().is_err());
+}
