@@ -11,7 +11,8 @@ use crate::{
 /// The disk and the memory of a node's blocking partitions. Cloning is cheap; clones share it.
 ///
 /// All readers of all blocking partitions of a node share one local pool of [`READ_BUFFERS`] guaranteed buffers and at
-/// most a quarter of the node's; it exists while there are such partitions.
+/// most a quarter of the node's; it exists while there are such partitions. Buffers that consumers of this node have taken
+/// count until they are dropped: one that keeps all of them holds up every reader of the node until it drops one.
 #[derive(Debug, Clone)]
 pub struct BlockingContext {
     inner: Arc<Inner>,

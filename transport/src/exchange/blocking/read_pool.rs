@@ -14,12 +14,15 @@ use crate::exchange::{buffer::BufferMut, error::BufferError, local_pool::LocalPo
 
 /// A local pool that readers use in turn.
 ///
-/// Any number of readers share it without a guarantee for each, and none of them can hold up another one for good:
+/// Any number of readers share it without a guarantee for each. What they hold comes back in one of three ways:
 ///
 /// - A reader takes buffers only for what its consumer has asked for. A consumer on another node holds a buffer for each
-///   block that is read for it, so that the block leaves soon.
+///   block that is read for it, so that the block leaves as soon as that node reads its streams. One that gives credit
+///   and does not read keeps what was read for it until its stream or its connection ends.
 /// - What a consumer of this node has asked for and does not take can be read again: it is dropped when others have
 ///   waited for [`RECLAIM_AFTER`].
+/// - What a consumer of this node has taken is its own until it drops it. Nobody takes it back: a consumer that keeps
+///   every buffer that there is holds up all readers of the node until it drops one.
 ///
 /// A limited number of readers wait for buffers at the same time, so that the pool's own queue of requests stays short;
 /// the others wait here, in their order.
@@ -111,5 +114,6 @@ impl ReadPool {
     }
 }
 
-/// A consumer that wants what it has asked for takes it in less; one that does not costs others this much for each turn.
+/// A consumer that wants what it has asked for takes it in less; one that does not costs others this much for each view
+/// of it whose blocks have to be dropped.
 const RECLAIM_AFTER: Duration = Duration::from_millis(20);

@@ -373,6 +373,37 @@ async fn what_a_consumer_asks_for_and_does_not_take_holds_up_nobody() {
     until("all comes back", || producer.used() == 0).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_near_consumer_keeps_holds_up_other_readers_until_it_drops_one() {
+    let (producer, consumer) = pair_with(TransportConfig {
+        buffer_pool: 64 * 1024,
+        ..small()
+    })
+    .await;
+    let disk = Disk::new(&producer);
+    for number in 0..2 {
+        write(disk.produce(&producer, number, 1), 1, number, 200).await;
+    }
+    let mut keeping = producer.consume(vec![local(0, 0)]).await;
+    let mut kept = Vec::new();
+    while let Ok(item) = tokio::time::timeout(Duration::from_secs(1), keeping.next()).await {
+        kept.push(item.unwrap().unwrap());
+    }
+    assert_eq!(
+        kept.len(),
+        READ_BUFFERS,
+        "a quarter of the node's, which is the guarantee"
+    );
+    let far = consumer.consume(vec![producer.remote(1, 0)]).await;
+    let reading = tokio::spawn(check(far, &[1], 200));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(!reading.is_finished());
+    kept.pop();
+    within("the others", reading).await.unwrap();
+    drop((kept, keeping));
+    until("all comes back", || producer.used() + consumer.used() == 0).await;
+}
+
 /// Whether the readers' part of the pool is in use.
 fn settled(worker: &Worker) -> bool {
     worker.used() >= READ_BUFFERS
