@@ -8,6 +8,17 @@ use thiserror::Error;
 ///
 /// Packet size, segmentation offload, windows, socket buffers and congestion control depend on each other: a wrong
 /// combination is not slower but broken, so they are chosen together.
+///
+/// ```
+/// use thalweg_transport::{Profile, TransportConfig};
+///
+/// let mut config = TransportConfig::default();
+/// assert_eq!(config.profile, Profile::Lan);
+/// config.profile = "wan".parse()?;
+/// assert_eq!(config.profile, Profile::Wan);
+/// assert!("sneakernet".parse::<Profile>().is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Profile {
@@ -72,6 +83,23 @@ pub enum Compression {
 ///
 /// `Default` is fit for a data centre. Check changed values with [`validate`](Self::validate); constructors that take
 /// the configuration do so.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use thalweg_transport::TransportConfig;
+///
+/// let mut config = TransportConfig::default();
+/// config.buffer_pool = 256 * 1024 * 1024;
+/// config.connections_per_peer = 2;
+/// config.keep_alive = Duration::from_secs(1);
+/// config.validate()?;
+///
+/// config.keep_alive = config.idle_timeout;
+/// let error = config.validate().unwrap_err();
+/// assert!(error.to_string().starts_with("keep_alive = 6s is not allowed"));
+/// # Ok::<(), thalweg_transport::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportConfig {

@@ -79,6 +79,56 @@ pub struct PeerStream {
 }
 
 /// Serves the streams of one kind. The bytes that name kind and version are already read.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use bytes::Bytes;
+/// use thalweg_transport::{
+///     BoxFuture, ConnectionId, Connections, Node, PeerStream, RecvStream, ResourceId, SendStream,
+///     StreamHandler, StreamKind, TransportConfig,
+///     mem::{MemNetwork, MemTransport},
+/// };
+///
+/// const ECHO: StreamKind = StreamKind(StreamKind::FIRST_CUSTOM);
+///
+/// #[derive(Debug)]
+/// struct Echo;
+///
+/// impl StreamHandler for Echo {
+///     fn handle(&self, mut stream: PeerStream) -> BoxFuture<'static, ()> {
+///         Box::pin(async move {
+///             // An error is the end of this one stream, and dropping its halves tells the peer.
+///             while let Ok(Some(bytes)) = stream.recv.read(16 * 1024).await {
+///                 if stream.send.write(&mut [bytes]).await.is_err() {
+///                     return;
+///                 }
+///             }
+///             let _ = stream.send.finish();
+///         })
+///     }
+/// }
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let (network, config) = (MemNetwork::new(), TransportConfig::default());
+/// let server = Node::builder(ResourceId::new("server")?, config.clone())
+///     .handler(ECHO, Arc::new(Echo))
+///     .start(MemTransport::new(network.clone(), None))
+///     .await?;
+/// let client = Node::builder(ResourceId::new("client")?, config)
+///     .start(MemTransport::new(network, None))
+///     .await?;
+///
+/// let server = ConnectionId::new(server.id().clone(), server.advertised());
+/// let lease = client.acquire(server).await?;
+/// let mut stream = lease.open(ECHO).await?;
+/// stream.send.write(&mut [Bytes::from_static(b"hello")]).await?;
+/// stream.send.finish()?;
+/// assert_eq!(stream.recv.read(1024).await?.as_deref(), Some(&b"hello"[..]));
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 pub trait StreamHandler: fmt::Debug + Send + Sync + 'static {
     /// Serves one stream to its end. Runs as a task of its connection on the node's network thread: it must not block,
     /// and it is dropped when the connection ends or the node shuts down. A panic fails this connection only.

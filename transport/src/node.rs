@@ -26,6 +26,38 @@ use crate::{
 /// End it with [`shutdown`](Self::shutdown). Dropping the last clone is the abrupt way: it does not wait, but tells
 /// peers the same and ends the network thread within a second. A handler, or a task of [`tasks`](Connections::tasks),
 /// that holds the node keeps it alive until `shutdown`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use thalweg_transport::{
+///     ConnectionId, Connections, Node, ResourceId, TransportConfig,
+///     mem::{MemNetwork, MemTransport},
+/// };
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let (network, config) = (MemNetwork::new(), TransportConfig::default());
+/// let east = Node::builder(ResourceId::new("east")?, config.clone())
+///     .start(MemTransport::new(network.clone(), None))
+///     .await?;
+/// let west = Node::builder(ResourceId::new("west")?, config)
+///     .start(MemTransport::new(network, None))
+///     .await?;
+///
+/// // Everybody who asks for the same connection gets the same one.
+/// let to_east = ConnectionId::new(east.id().clone(), east.advertised());
+/// let first = west.acquire(to_east.clone()).await?;
+/// let second = west.acquire(to_east).await?;
+/// assert_eq!(second.peer().id, *east.id());
+/// assert_eq!(west.active(), 1);
+///
+/// drop((first, second));
+/// west.shutdown(Duration::from_secs(2)).await?;
+/// east.shutdown(Duration::from_secs(2)).await?;
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Node {
     shared: Arc<Shared>,

@@ -17,6 +17,46 @@ type ReadIdentity = dyn Fn(&CertificateDer<'_>) -> Result<VerifiedPeer, Refusal>
 /// dialled by its name has to be that node. Who wants more rules implements [`Credentials`].
 ///
 /// [`ALPN`] is put into both configurations, and session resumption is the caller's to switch off.
+///
+/// ```
+/// use std::{error::Error, sync::Arc};
+///
+/// use thalweg_certs::{CertificateAuthority, Identity, IssueRequest, Role};
+/// use thalweg_transport::{
+///     Connections, ErrorCode, Node, Refusal, ResourceId, RustlsCredentials, TcpTransport, TransportConfig,
+///     VerifiedPeer,
+/// };
+///
+/// fn refuse(error: &dyn Error) -> Refusal {
+///     Refusal { code: ErrorCode::UNIDENTIFIED, reason: error.to_string() }
+/// }
+///
+/// # async fn run() -> Result<(), Box<dyn Error>> {
+/// // Any other source of rustls configurations with mutual TLS 1.3 does as well.
+/// let ca = CertificateAuthority::generate("staging", 1)?;
+/// let identity = Identity::new(ca.cluster(), Role::TaskManager, "tm-1")?;
+/// let own = ca.issue(&IssueRequest::new(identity))?.credentials()?;
+/// let credentials = RustlsCredentials::new(
+///     Arc::unwrap_or_clone(own.server_config(&[])),
+///     Arc::unwrap_or_clone(own.client_config(&[])),
+///     |certificate| {
+///         let identity = thalweg_certs::identity_of(certificate).map_err(|error| refuse(&error))?;
+///         Ok(VerifiedPeer {
+///             id: ResourceId::new(identity.id()).map_err(|error| refuse(&error))?,
+///             role: identity.role().as_str().into(),
+///             uri: identity.to_string().into(),
+///             expires_at: u64::MAX,
+///         })
+///     },
+/// );
+/// let config = TransportConfig::default();
+/// let transport = TcpTransport::new(&config, Some(Arc::new(credentials)));
+/// let node = Node::builder(ResourceId::new("tm-1")?, config).start(transport).await?;
+/// assert!(node.local_addr().ip().is_loopback());
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 pub struct RustlsCredentials {
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,

@@ -45,6 +45,38 @@ use crate::{
 /// A way to reach other nodes.
 ///
 /// One value belongs to one node and is shared by its listener and its dials (QUIC sends and receives on one socket).
+///
+/// [`Node`](crate::Node) is what uses one. The source of [`mem`](crate::mem) shows how to write one; this is what it can
+/// do by itself, like any other:
+///
+/// ```
+/// use bytes::Bytes;
+/// use thalweg_transport::{
+///     BindAddr, Connection, Listener, RecvStream, SendStream, Transport,
+///     mem::{MemNetwork, MemTransport},
+/// };
+///
+/// async fn greet(server: impl Transport, client: impl Transport) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut listener = server.listen(&BindAddr::single("127.0.0.1:0".parse()?)).await?;
+///     let address = listener.local_addr();
+///     let (dialled, accepted) = tokio::join!(client.connect(address, None), listener.accept());
+///     let (dialled, accepted) = (dialled?, accepted?);
+///
+///     let (mut send, _) = dialled.open().await?;
+///     send.write(&mut [Bytes::from_static(b"hello")]).await?;
+///     send.finish()?;
+///     let (_, mut recv) = accepted.accept().await?;
+///     assert_eq!(recv.read(1024).await?.as_deref(), Some(&b"hello"[..]));
+///     assert_eq!(recv.read(1024).await?, None);
+///     Ok(())
+/// }
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let network = MemNetwork::new();
+/// let (server, client) = (MemTransport::new(network.clone(), None), MemTransport::new(network, None));
+/// greet(server, client).await.unwrap();
+/// # });
+/// ```
 pub trait Transport: Send + Sync + 'static {
     /// A connection to one peer.
     type Connection: Connection;

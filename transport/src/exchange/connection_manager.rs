@@ -21,6 +21,44 @@ use crate::{
 };
 
 /// The counterpart of Flink's `ConnectionManager`, operation by operation.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use thalweg_transport::{
+///     ConnectionId, Connections, Node, ResourceId, TransportConfig,
+///     exchange::{
+///         ConnectionManager, NetworkConnectionManager, ResultPartitionManager, TaskEventDispatcher,
+///     },
+///     mem::{MemNetwork, MemTransport},
+/// };
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let (network, config) = (MemNetwork::new(), TransportConfig::default());
+/// let start = async |name: &str| -> Result<Node, Box<dyn std::error::Error>> {
+///     let transport = MemTransport::new(network.clone(), None);
+///     Ok(Node::builder(ResourceId::new(name)?, config.clone()).start(transport).await?)
+/// };
+/// let (east, west) = (start("east").await?, start("west").await?);
+///
+/// // East serves its partitions, west asks for some of them.
+/// let serving = NetworkConnectionManager::new(Arc::new(east.clone()), config.clone());
+/// let partitions = ResultPartitionManager::new(Duration::from_secs(10));
+/// serving.start(Arc::new(partitions), Arc::new(TaskEventDispatcher::new()))?;
+/// assert_eq!(serving.data_port(), Some(east.local_addr().port()));
+///
+/// let asking = NetworkConnectionManager::new(Arc::new(west.clone()), config.clone());
+/// let to_east = ConnectionId::new(east.id().clone(), east.advertised());
+/// let client = asking.create_partition_request_client(to_east.clone()).await?;
+/// assert_eq!(client.peer().id, *east.id());
+/// assert_eq!(asking.number_of_active_connections(), 1);
+///
+/// asking.shutdown();
+/// assert!(asking.create_partition_request_client(to_east).await.is_err());
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 pub trait ConnectionManager: fmt::Debug + Send + Sync + 'static {
     /// Begins to serve this node's partitions, and to deliver the task events of their consumers.
     ///

@@ -91,6 +91,57 @@ impl GateContext {
 /// [`setup`](Self::setup) on, and up to `floating_buffers` for every eight of them, begun ones included, in all while
 /// they are in use. Buffers that the
 /// consumer holds count: a consumer that keeps all buffers that a channel may have gets no more from it.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use thalweg_transport::{
+///     Shutdown, TransportConfig,
+///     exchange::{
+///         BufferOrEvent, BufferPool, ChannelSource, Event, GateContext, InputGate, LocalConnectionManager,
+///         ResultPartition, ResultPartitionManager, SubpartitionRequest,
+///     },
+///     proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
+/// };
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let (config, tasks) = (TransportConfig::default(), Shutdown::new());
+/// let pool = BufferPool::new(&config);
+/// let partitions = ResultPartitionManager::new(config.partition_request_timeout);
+/// let context = GateContext::new(
+///     &config,
+///     Arc::new(LocalConnectionManager),
+///     Arc::new(partitions.clone()),
+///     pool.clone(),
+///     tokio::runtime::Handle::current(),
+///     tasks.clone(),
+/// );
+///
+/// let (partition, producer) = (PartitionId::new(1, 0), ExecutionAttemptId(1));
+/// let request = SubpartitionRequest { partition, producer, subpartition: SubpartitionIndex(0) };
+/// let sources = vec![ChannelSource::Local(request)];
+/// let mut gate = InputGate::setup("sink", ExecutionAttemptId(2), sources, context).await?;
+/// gate.request_partitions();
+///
+/// // The request waits for its partition.
+/// let output = ResultPartition::pipelined(partition, producer, 1, &pool)?;
+/// partitions.register(output.clone())?;
+/// let mut writer = output.writer()?;
+/// writer.emit(0, b"x").await?;
+/// writer.finish()?;
+///
+/// let mut items = Vec::new();
+/// while let Some((channel, item)) = gate.next().await? {
+///     assert_eq!(channel, 0);
+///     items.push(item);
+/// }
+/// let record = BufferOrEvent::Buffer(b"\0\0\0\x01x"[..].into());
+/// assert_eq!(items, [record, BufferOrEvent::Event(Event::EndOfPartition)]);
+/// # tasks.cancel();
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct InputGate {
     handle: GateHandle,

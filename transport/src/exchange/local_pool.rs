@@ -11,6 +11,28 @@ use super::{
 /// A part of a [`BufferPool`](super::BufferPool) with a guaranteed minimum and a maximum. Clones share it.
 ///
 /// The guarantee ends with [`close`](Self::close), or when the last clone and the last of its buffers are dropped.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use thalweg_transport::exchange::BufferPool;
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = BufferPool::with_buffers(4, 1024, Duration::from_secs(30));
+/// let local = pool.local(1, 2)?;
+/// let mut buffer = local.request().await?;
+/// assert_eq!(buffer.append(&[7; 2000]), 1024);
+/// let full = local.request().await?;
+/// assert!(local.try_request()?.is_none(), "two are its maximum");
+///
+/// // Frozen, a buffer is shared without a copy; it comes back with the last of its slices.
+/// let (head, tail) = { let bytes = buffer.freeze(); (bytes.slice(..10), bytes.slice(1000..)) };
+/// drop((head, full));
+/// assert_eq!(local.used(), 1);
+/// drop(tail);
+/// assert_eq!(local.used(), 0);
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 pub struct LocalPool {
     inner: Arc<LocalInner>,

@@ -63,6 +63,30 @@ pub trait PartitionSource: std::fmt::Debug + Send + Sync + 'static {
 ///
 /// A blocking one is on disk. It is consumed when it is [`finished`](Self::finished), as often as somebody wants, and
 /// released by its owner, never by consumption.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use thalweg_transport::{
+///     TransportConfig,
+///     exchange::{BufferPool, ExchangeError, ResultPartition, ResultPartitionManager},
+///     proto::{ExecutionAttemptId, PartitionId},
+/// };
+///
+/// let pool = BufferPool::new(&TransportConfig::default());
+/// let partitions = ResultPartitionManager::new(Duration::from_secs(10));
+/// let (id, attempt) = (PartitionId::new(1, 0), ExecutionAttemptId(1));
+/// let partition = ResultPartition::pipelined_bounded(id, attempt, 2, &pool)?;
+/// partitions.register(partition.clone())?;
+/// let mut writer = partition.writer()?;
+/// assert!(writer.try_emit(1, b"record")?);
+/// writer.finish()?;
+/// assert_eq!(partition.stats().records, 1);
+/// assert_eq!(partition.inflight(1), [&b"\0\0\0\x06record"[..]]);
+/// partitions.release_partition(id, attempt);
+/// assert_eq!((partitions.registered(), pool.stats().used), (0, 0));
+/// # Ok::<(), ExchangeError>(())
+/// ```
 #[derive(Debug)]
 pub struct ResultPartition {
     id: PartitionId,

@@ -25,6 +25,25 @@ use crate::config::TransportConfig;
 /// its share while others do not use theirs, but an eighth of what is not guaranteed stays for those below their share:
 /// a pool that comes late to a busy node gets on at once, and the ones above their share make room as their buffers
 /// return.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use thalweg_transport::exchange::{BufferError, BufferPool};
+///
+/// let pool = BufferPool::with_buffers(100, 32_744, Duration::from_secs(30));
+/// let one = pool.local(40, 80)?;
+/// let other = pool.local(40, 40)?;
+/// assert!(matches!(pool.local(40, 40), Err(BufferError::Insufficient { available: 20, .. })));
+///
+/// // The one may have what nobody was promised, but not what the other one was.
+/// let buffers: Vec<_> = std::iter::from_fn(|| one.try_request().ok().flatten()).collect();
+/// assert_eq!((buffers.len(), pool.stats().used), (60, 60));
+/// assert!(other.try_request()?.is_some());
+/// drop(buffers);
+/// assert_eq!(pool.stats().used, 0);
+/// # Ok::<(), BufferError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct BufferPool {
     inner: Arc<PoolInner>,

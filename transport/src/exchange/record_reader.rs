@@ -14,6 +14,47 @@ use super::{
 /// A record that lies in one buffer is a slice of it, without a copy, and keeps the buffer out of its channel's credit
 /// until it is dropped; one that spans buffers is copied together as they come, so that it needs none of them. A priority
 /// event comes after the records of the buffer that is being read, and before those of all others.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use thalweg_transport::exchange::{Event, Input, RecordReader};
+/// # use thalweg_transport::{
+/// #     Node, ResourceId, TransportConfig,
+/// #     exchange::{ChannelSource, NodeExchange, SubpartitionRequest},
+/// #     mem::{MemNetwork, MemTransport},
+/// #     proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
+/// # };
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// # let config = TransportConfig::default();
+/// # let node = Node::builder(ResourceId::new("node")?, config.clone())
+/// #     .start(MemTransport::new(MemNetwork::new(), None))
+/// #     .await?;
+/// # let exchange = NodeExchange::start(Arc::new(node), &config)?;
+/// # let (partition, producer) = (PartitionId::new(1, 0), ExecutionAttemptId(1));
+/// # let request = SubpartitionRequest { partition, producer, subpartition: SubpartitionIndex(0) };
+/// let mut writer = exchange.publish(partition, producer, 1)?;
+/// for record in ["one", "two"] {
+///     writer.emit(0, record.as_bytes()).await?;
+/// }
+/// writer.broadcast_event(Event::EndOfData)?;
+/// writer.finish()?;
+///
+/// let channels = vec![ChannelSource::Local(request)];
+/// let gate = exchange.gate("sink", ExecutionAttemptId(2), channels).await?;
+/// let (mut reader, mut records) = (RecordReader::new(gate), Vec::new());
+/// while let Some((_channel, input)) = reader.next().await? {
+///     match input {
+///         Input::Record(bytes) => records.push(bytes),
+///         Input::Event(Event::EndOfData) => assert_eq!(records, ["one", "two"]),
+///         Input::Event(_) => {}
+///     }
+/// }
+/// assert_eq!(records.len(), 2);
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct RecordReader {
     gate: InputGate,

@@ -26,6 +26,30 @@ use crate::proto::DataType;
 /// smallest that is asked for), but never before they hold the record that they begin with.
 ///
 /// Dropping it before [`finish`](Self::finish) fails the partition.
+///
+/// ```
+/// use thalweg_transport::{
+///     TransportConfig,
+///     exchange::{BufferPool, Event, ResultPartition},
+///     proto::{ExecutionAttemptId, PartitionId},
+/// };
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = BufferPool::new(&TransportConfig::default());
+/// let (id, attempt) = (PartitionId::new(1, 0), ExecutionAttemptId(1));
+/// let partition = ResultPartition::pipelined(id, attempt, 2, &pool)?;
+/// let mut writer = partition.writer()?;
+/// writer.emit(0, b"for the first consumer").await?;
+/// writer.broadcast(b"for both").await?;
+/// writer.flush();
+/// assert_eq!([0, 1].map(|index| partition.inflight(index).len()), [2, 1]);
+///
+/// writer.broadcast_event(Event::EndOfData)?;
+/// writer.finish()?;
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct PartitionWriter {
     partition: Arc<ResultPartition>,

@@ -25,6 +25,27 @@ use crate::{
 };
 
 /// Everything a node needs before it starts.
+///
+/// ```
+/// use thalweg_transport::{
+///     BindAddr, Connections, NetworkRuntime, Node, ResourceId, TransportConfig,
+///     mem::{MemNetwork, MemTransport},
+/// };
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = Node::builder(ResourceId::new("tm-1")?, TransportConfig::default())
+///     .bind(BindAddr::single("127.0.0.1:7000".parse()?))
+///     .advertise("localhost")
+///     .network(NetworkRuntime::Current)
+///     .cluster_id("staging")
+///     .start(MemTransport::new(MemNetwork::new(), None))
+///     .await?;
+/// assert_eq!(node.local_addr().port(), 7000);
+/// assert_eq!(node.advertised(), "localhost:7000");
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a node runs only after start"]
 pub struct NodeBuilder {

@@ -36,6 +36,59 @@ use crate::{
 /// dials another address family than it listens on, gets a socket with a free port on its first dial.
 ///
 /// Each dial and each accepted handshake uses the configurations that the [`Credentials`] give at that moment.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use thalweg_transport::{
+///     ConnectionId, Connections, Node, Profile, ResourceId, TransportConfig, quic::QuicTransport,
+/// };
+///
+/// # fn credentials(
+/// #     ca: &thalweg_certs::CertificateAuthority,
+/// #     name: &str,
+/// # ) -> Result<Arc<thalweg_transport::RustlsCredentials>, Box<dyn std::error::Error>> {
+/// #     use thalweg_transport::{ErrorCode, Refusal, ResourceId, VerifiedPeer};
+/// #     let role = thalweg_certs::Role::TaskManager;
+/// #     let identity = thalweg_certs::Identity::new(ca.cluster(), role, name)?;
+/// #     let own = ca.issue(&thalweg_certs::IssueRequest::new(identity))?.credentials()?;
+/// #     let refuse = |error: &dyn std::error::Error| Refusal {
+/// #         code: ErrorCode::UNIDENTIFIED,
+/// #         reason: error.to_string(),
+/// #     };
+/// #     Ok(Arc::new(thalweg_transport::RustlsCredentials::new(
+/// #         Arc::unwrap_or_clone(own.server_config(&[])),
+/// #         Arc::unwrap_or_clone(own.client_config(&[])),
+/// #         move |certificate| {
+/// #             let identity = thalweg_certs::identity_of(certificate).map_err(|e| refuse(&e))?;
+/// #             Ok(VerifiedPeer {
+/// #                 id: ResourceId::new(identity.id()).map_err(|e| refuse(&e))?,
+/// #                 role: identity.role().as_str().into(),
+/// #                 uri: identity.to_string().into(),
+/// #                 expires_at: u64::MAX,
+/// #             })
+/// #         },
+/// #     )))
+/// # }
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let ca = thalweg_certs::CertificateAuthority::generate("staging", 1)?;
+/// let mut config = TransportConfig::default();
+/// // Both nodes are on this machine. Packet sizes, windows and congestion control follow from that.
+/// config.profile = Profile::Loopback;
+///
+/// // `credentials` makes `RustlsCredentials` of a certificate of the cluster.
+/// let start = async |name: &str| -> Result<Node, Box<dyn std::error::Error>> {
+///     let transport = QuicTransport::new(&config, credentials(&ca, name)?)?;
+///     Ok(Node::builder(ResourceId::new(name)?, config.clone()).start(transport).await?)
+/// };
+/// let (east, west) = (start("east").await?, start("west").await?);
+/// let to_east = ConnectionId::new(east.id().clone(), east.advertised());
+/// let lease = west.acquire(to_east).await?;
+/// assert!(lease.peer().identity.verified().is_some());
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 pub struct QuicTransport {
     path: PathSettings,
     quic: Arc<quinn::TransportConfig>,

@@ -22,6 +22,59 @@ use crate::{
 };
 
 /// TCP with TLS 1.3, or without on explicit demand.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use thalweg_transport::{
+///     ConnectionId, Connections, Node, ResourceId, TransportConfig, TcpTransport,
+/// };
+///
+/// # fn credentials(
+/// #     ca: &thalweg_certs::CertificateAuthority,
+/// #     name: &str,
+/// # ) -> Result<Arc<thalweg_transport::RustlsCredentials>, Box<dyn std::error::Error>> {
+/// #     use thalweg_transport::{ErrorCode, Refusal, ResourceId, VerifiedPeer};
+/// #     let role = thalweg_certs::Role::TaskManager;
+/// #     let identity = thalweg_certs::Identity::new(ca.cluster(), role, name)?;
+/// #     let own = ca.issue(&thalweg_certs::IssueRequest::new(identity))?.credentials()?;
+/// #     let refuse = |error: &dyn std::error::Error| Refusal {
+/// #         code: ErrorCode::UNIDENTIFIED,
+/// #         reason: error.to_string(),
+/// #     };
+/// #     Ok(Arc::new(thalweg_transport::RustlsCredentials::new(
+/// #         Arc::unwrap_or_clone(own.server_config(&[])),
+/// #         Arc::unwrap_or_clone(own.client_config(&[])),
+/// #         move |certificate| {
+/// #             let identity = thalweg_certs::identity_of(certificate).map_err(|e| refuse(&e))?;
+/// #             Ok(VerifiedPeer {
+/// #                 id: ResourceId::new(identity.id()).map_err(|e| refuse(&e))?,
+/// #                 role: identity.role().as_str().into(),
+/// #                 uri: identity.to_string().into(),
+/// #                 expires_at: u64::MAX,
+/// #             })
+/// #         },
+/// #     )))
+/// # }
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let ca = thalweg_certs::CertificateAuthority::generate("staging", 1)?;
+/// let mut config = TransportConfig::default();
+/// // What a peer may leave unread on one connection; profiles are QUIC's.
+/// config.max_unread_bytes = 16 * 1024 * 1024;
+///
+/// // `credentials` makes `RustlsCredentials` of a certificate of the cluster.
+/// let start = async |name: &str| -> Result<Node, Box<dyn std::error::Error>> {
+///     let transport = TcpTransport::new(&config, Some(credentials(&ca, name)?));
+///     Ok(Node::builder(ResourceId::new(name)?, config.clone()).start(transport).await?)
+/// };
+/// let (east, west) = (start("east").await?, start("west").await?);
+/// let to_east = ConnectionId::new(east.id().clone(), east.advertised());
+/// let lease = west.acquire(to_east).await?;
+/// assert!(lease.peer().identity.verified().is_some());
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct TcpTransport {
     pub(super) shared: Arc<Setup>,

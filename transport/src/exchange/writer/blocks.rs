@@ -15,6 +15,21 @@ impl PartitionWriter {
     /// piece takes the place of a buffer of the partition's pool until the transport needs it no more, so that a slow
     /// consumer holds the writer back as with records. Empty bytes send nothing.
     ///
+    /// ```
+    /// # use thalweg_transport::{TransportConfig, exchange::{BufferPool, ResultPartition}, proto};
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = BufferPool::new(&TransportConfig::default());
+    /// # let (id, attempt) = (proto::PartitionId::new(1, 0), proto::ExecutionAttemptId(1));
+    /// # let partition = ResultPartition::pipelined(id, attempt, 1, &pool)?;
+    /// # let mut writer = partition.writer()?;
+    /// let mut block = bytes::Bytes::from(vec![7; 1000]);
+    /// writer.emit_bytes(0, &mut block).await?;
+    /// assert!(block.is_empty());
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(run()).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// As [`emit`](Self::emit), without a limit of length.
     ///
