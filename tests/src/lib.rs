@@ -21,3 +21,24 @@ macro_rules! on_both_transports {
         }
     };
 }
+
+/// Makes a test of each async function for each backend: with `quic = make()`, the test `quic::name` runs
+/// `name(make()).await`.
+#[macro_export]
+macro_rules! on_backends {
+    ($tests:tt: $($backend:ident = $make:expr),+ $(,)?) => {
+        $($crate::on_backends!(@ $backend, $make, $tests);)+
+    };
+    (@ $backend:ident, $make:expr, [$($test:ident),+ $(,)?]) => {
+        mod $backend {
+            use super::*;
+
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$test($make).await;
+                }
+            )+
+        }
+    };
+}

@@ -16,29 +16,17 @@ use std::{
 
 use thalweg_tests::{
     conformance::Backend,
-    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
+    harness::{
+        DEADLINE, ECHO, Echo, MemBackend, QuicBackend, TcpBackend, accepted, address_of, in_time,
+        start_node, until,
+    },
+    on_backends,
 };
 use thalweg_transport::{
-    BindAddr, BoxFuture, ConnectError, ConnectionId, Connections, ErrorCode, Lease, Node,
-    PeerStream, Profile, RecvStream, ResourceId, SendStream, StreamHandler, StreamKind, Transport,
-    TransportConfig, TransportError,
+    BindAddr, ConnectError, ConnectionId, Connections, ErrorCode, Lease, Node, Profile, RecvStream,
+    ResourceId, SendStream, Transport, TransportConfig, TransportError,
 };
 use tokio::{sync::Semaphore, task::JoinSet};
-
-async fn start<B: Backend>(backend: &B, id: &str, config: &TransportConfig) -> Node {
-    let id = ResourceId::new(id).unwrap();
-    let transport = backend.transport(id.as_str());
-    let node = Node::builder(id, config.clone());
-    in_time("start", node.start(transport)).await.unwrap()
-}
-
-fn to(node: &Node) -> ConnectionId {
-    ConnectionId::new(node.id().clone(), node.advertised())
-}
-
-fn accepted(node: &Node) -> usize {
-    node.snapshot().iter().filter(|c| !c.dialled).count()
-}
 
 /// What a test does to the dials of a node.
 #[derive(Debug)]
@@ -133,28 +121,8 @@ fn dialling(connect_retries: u32, reuse_connections: bool) -> TransportConfig {
     config
 }
 
-const ECHO: StreamKind = StreamKind(64);
-
-#[derive(Debug)]
-struct Echo;
-
-impl StreamHandler for Echo {
-    fn handle(&self, mut stream: PeerStream) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            while let Ok(Some(chunk)) = stream.recv.read(64 * 1024).await {
-                if stream.send.write(&mut [chunk]).await.is_err() {
-                    return;
-                }
-            }
-            if stream.send.finish().is_ok() {
-                let _ = stream.send.stopped().await;
-            }
-        })
-    }
-}
-
 async fn start_echo<B: Backend>(backend: &B, id: &str) -> Node {
-    let node = start(backend, id, &TransportConfig::default()).await;
+    let node = start_node(backend, id, &TransportConfig::default()).await;
     node.register(ECHO, Arc::new(Echo));
     node
 }
@@ -182,13 +150,13 @@ async fn a_caller_that_gives_up_is_not_remembered<B: Backend>(backend: B) {
         let script = Script::gated();
         let a = start_scripted(&backend, &script, dialling(0, reuse)).await;
         let b = start_echo(&backend, "b").await;
-        let given_up = tokio::spawn(a.acquire(to(&b)));
+        let given_up = tokio::spawn(a.acquire(address_of(&b)));
         until("the dial", || script.attempts() == 1).await;
         assert_eq!(a.active(), 1, "a dial in flight counts");
         given_up.abort();
         until("nobody waits", || a.active() == 0).await;
         script.gate.add_permits(10);
-        echoes(&acquire(&a, to(&b)).await.unwrap()).await;
+        echoes(&acquire(&a, address_of(&b)).await.unwrap()).await;
     }
 }
 
@@ -197,9 +165,9 @@ async fn others_go_on_when_the_first_caller_gives_up<B: Backend>(backend: B) {
         let script = Script::gated();
         let a = start_scripted(&backend, &script, dialling(0, reuse)).await;
         let b = start_echo(&backend, "b").await;
-        let first = tokio::spawn(a.acquire(to(&b)));
+        let first = tokio::spawn(a.acquire(address_of(&b)));
         until("the dial", || script.attempts() == 1).await;
-        let others: JoinSet<_> = (0..5).map(|_| a.acquire(to(&b))).collect();
+        let others: JoinSet<_> = (0..5).map(|_| a.acquire(address_of(&b))).collect();
         tokio::task::yield_now().await;
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
@@ -216,7 +184,7 @@ async fn a_failure_is_told_to_all_and_not_remembered<B: Backend>(backend: B) {
         let script = Script::failing(3);
         let a = start_scripted(&backend, &script, dialling(2, reuse)).await;
         let b = start_echo(&backend, "b").await;
-        let callers: JoinSet<_> = (0..10).map(|_| a.acquire(to(&b))).collect();
+        let callers: JoinSet<_> = (0..10).map(|_| a.acquire(address_of(&b))).collect();
         for outcome in in_time("failures", callers.join_all()).await {
             let error = outcome.unwrap_err();
             assert!(matches!(error, TransportError::Remote { .. }), "{error:?}");
@@ -228,7 +196,7 @@ async fn a_failure_is_told_to_all_and_not_remembered<B: Backend>(backend: B) {
             );
         }
         assert_eq!((script.attempts(), a.active()), (3, 0));
-        echoes(&acquire(&a, to(&b)).await.unwrap()).await;
+        echoes(&acquire(&a, address_of(&b)).await.unwrap()).await;
     }
 }
 
@@ -237,7 +205,7 @@ async fn all_callers_get_a_client_after_two_failures_with_two_retries<B: Backend
         let script = Script::failing(2);
         let a = start_scripted(&backend, &script, dialling(2, reuse)).await;
         let b = start_echo(&backend, "b").await;
-        let callers: JoinSet<_> = (0..10).map(|_| a.acquire(to(&b))).collect();
+        let callers: JoinSet<_> = (0..10).map(|_| a.acquire(address_of(&b))).collect();
         let leases = in_time("callers", callers.join_all()).await;
         for lease in &leases {
             echoes(lease.as_ref().unwrap()).await;
@@ -253,10 +221,10 @@ async fn a_hundred_indexes_share_the_connections_of_a_peer<B: Backend>(backend: 
         for reuse in [true, false] {
             let mut config = dialling(0, reuse);
             config.connections_per_peer = connections_per_peer;
-            let a = start(&backend, "a", &config).await;
+            let a = start_node(&backend, "a", &config).await;
             let indexes = (0..100).map(|number: u32| number.wrapping_mul(2_654_435_761));
             let callers: JoinSet<_> = indexes
-                .map(|index| a.acquire(to(&b).with_index(index)))
+                .map(|index| a.acquire(address_of(&b).with_index(index)))
                 .collect();
             let leases = in_time("callers", callers.join_all()).await;
             for lease in &leases {
@@ -266,7 +234,7 @@ async fn a_hundred_indexes_share_the_connections_of_a_peer<B: Backend>(backend: 
             assert_eq!(accepted(&b), connections_per_peer as usize);
             drop(leases);
             for index in 0..100 {
-                a.close_unused(&to(&b).with_index(index));
+                a.close_unused(&address_of(&b).with_index(index));
             }
             assert_eq!(a.active(), 0);
             until("they are closed", || accepted(&b) == 0).await;
@@ -275,9 +243,9 @@ async fn a_hundred_indexes_share_the_connections_of_a_peer<B: Backend>(backend: 
 }
 
 async fn an_idle_connection_that_the_peer_closed_is_replaced<B: Backend>(backend: B) {
-    let a = start(&backend, "a", &TransportConfig::default()).await;
+    let a = start_node(&backend, "a", &TransportConfig::default()).await;
     let b = start_echo(&backend, "b").await;
-    let target = to(&b);
+    let target = address_of(&b);
     drop(acquire(&a, target.clone()).await.unwrap());
     assert_eq!(a.active(), 1, "kept for the next job");
     let address = b.local_addr();
@@ -293,9 +261,9 @@ async fn an_idle_connection_that_the_peer_closed_is_replaced<B: Backend>(backend
 }
 
 async fn without_reuse_the_last_user_closes_and_loses_nothing<B: Backend>(backend: B) {
-    let a = start(&backend, "a", &dialling(0, false)).await;
+    let a = start_node(&backend, "a", &dialling(0, false)).await;
     let b = start_echo(&backend, "b").await;
-    let lease = acquire(&a, to(&b)).await.unwrap();
+    let lease = acquire(&a, address_of(&b)).await.unwrap();
     let mut stream = in_time("open", lease.open(ECHO)).await.unwrap();
     drop(lease);
     // The stream is a user, too.
@@ -311,17 +279,17 @@ async fn without_reuse_the_last_user_closes_and_loses_nothing<B: Backend>(backen
 async fn a_node_takes_only_so_many_connections<B: Backend>(backend: B) {
     let mut config = TransportConfig::default();
     config.max_connections = 2;
-    let full = start(&backend, "full", &config).await;
+    let full = start_node(&backend, "full", &config).await;
     full.register(ECHO, Arc::new(Echo));
     let mut held = vec![];
     for id in ["a", "b"] {
-        let node = start(&backend, id, &dialling(0, true)).await;
-        let lease = acquire(&node, to(&full)).await.unwrap();
+        let node = start_node(&backend, id, &dialling(0, true)).await;
+        let lease = acquire(&node, address_of(&full)).await.unwrap();
         echoes(&lease).await;
         held.push((node, lease));
     }
-    let late = start(&backend, "late", &dialling(0, true)).await;
-    let error = acquire(&late, to(&full)).await.unwrap_err();
+    let late = start_node(&backend, "late", &dialling(0, true)).await;
+    let error = acquire(&late, address_of(&full)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::LIMIT_EXCEEDED, "{error}");
     assert!(error.to_string().contains("2 connections"), "{error}");
     assert!(error.is_retryable());
@@ -332,30 +300,30 @@ async fn a_node_takes_only_so_many_connections<B: Backend>(backend: B) {
     drop(lease);
     in_time("shutdown", node.shutdown(DEADLINE)).await.unwrap();
     until("a place is free", || accepted(&full) == 1).await;
-    echoes(&acquire(&late, to(&full)).await.unwrap()).await;
+    echoes(&acquire(&late, address_of(&full)).await.unwrap()).await;
 }
 
 async fn one_node_leaves_others_a_place<B: Backend>(backend: B) {
     let mut config = TransportConfig::default();
     config.max_connections = 8;
-    let full = start(&backend, "full", &config).await;
+    let full = start_node(&backend, "full", &config).await;
     full.register(ECHO, Arc::new(Echo));
     let mut many = dialling(0, true);
     many.connections_per_peer = 64;
-    let greedy = start(&backend, "greedy", &many).await;
+    let greedy = start_node(&backend, "greedy", &many).await;
     let mut held = vec![];
     for index in 0..7 {
-        let lease = acquire(&greedy, to(&full).with_index(index)).await;
+        let lease = acquire(&greedy, address_of(&full).with_index(index)).await;
         held.push(lease.unwrap());
     }
-    let more = acquire(&greedy, to(&full).with_index(7)).await;
+    let more = acquire(&greedy, address_of(&full).with_index(7)).await;
     let error = more.unwrap_err();
     assert_eq!(error.code(), ErrorCode::LIMIT_EXCEEDED, "{error}");
     let words = "greedy has 7 connections to this node";
     assert!(error.to_string().contains(words), "{error}");
     assert!(error.is_retryable());
-    let other = start(&backend, "other", &dialling(0, true)).await;
-    echoes(&acquire(&other, to(&full)).await.unwrap()).await;
+    let other = start_node(&backend, "other", &dialling(0, true)).await;
+    echoes(&acquire(&other, address_of(&full)).await.unwrap()).await;
     for lease in &held {
         echoes(lease).await;
     }
@@ -368,7 +336,7 @@ async fn a_dial_that_no_packet_answers_says_that_udp_may_be_blocked() {
     let mut config = dialling(3, true);
     config.connect_timeout = Duration::from_millis(700);
     let backend = QuicBackend::new(Profile::Loopback);
-    let a = start(&backend, "a", &config).await;
+    let a = start_node(&backend, "a", &config).await;
     let peer = ConnectionId::new(ResourceId::new("b").unwrap(), address.to_string());
     let error = acquire(&a, peer).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TIMED_OUT);
@@ -384,31 +352,20 @@ async fn a_dial_that_no_packet_answers_says_that_udp_may_be_blocked() {
     }
 }
 
-macro_rules! connection_tests {
-    ($backend:ident, $make:expr) => {
-        mod $backend {
-            use super::*;
-
-            connection_tests!(@ $make, a_caller_that_gives_up_is_not_remembered);
-            connection_tests!(@ $make, others_go_on_when_the_first_caller_gives_up);
-            connection_tests!(@ $make, a_failure_is_told_to_all_and_not_remembered);
-            connection_tests!(@ $make, all_callers_get_a_client_after_two_failures_with_two_retries);
-            connection_tests!(@ $make, a_hundred_indexes_share_the_connections_of_a_peer);
-            connection_tests!(@ $make, an_idle_connection_that_the_peer_closed_is_replaced);
-            connection_tests!(@ $make, without_reuse_the_last_user_closes_and_loses_nothing);
-            connection_tests!(@ $make, a_node_takes_only_so_many_connections);
-            connection_tests!(@ $make, one_node_leaves_others_a_place);
-        }
-    };
-    (@ $make:expr, $test:ident) => {
-        #[tokio::test]
-        async fn $test() {
-            super::$test($make).await;
-        }
-    };
+on_backends! {
+    [
+        a_caller_that_gives_up_is_not_remembered,
+        others_go_on_when_the_first_caller_gives_up,
+        a_failure_is_told_to_all_and_not_remembered,
+        all_callers_get_a_client_after_two_failures_with_two_retries,
+        a_hundred_indexes_share_the_connections_of_a_peer,
+        an_idle_connection_that_the_peer_closed_is_replaced,
+        without_reuse_the_last_user_closes_and_loses_nothing,
+        a_node_takes_only_so_many_connections,
+    one_node_leaves_others_a_place,
+    ]:
+    mem = MemBackend::new(),
+    quic = QuicBackend::new(Profile::Loopback),
+    tcp = TcpBackend::plaintext(),
+    tls = TcpBackend::tls(),
 }
-
-connection_tests!(mem, MemBackend::new());
-connection_tests!(quic, QuicBackend::new(Profile::Loopback));
-connection_tests!(tcp, TcpBackend::plaintext());
-connection_tests!(tls, TcpBackend::tls());

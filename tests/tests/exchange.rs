@@ -5,88 +5,23 @@
     reason = "helpers of tests, which fail by panicking"
 )]
 
-use std::sync::Arc;
-
 use thalweg_tests::{
     conformance::Backend,
-    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
+    harness::{DEADLINE, MemBackend, PRODUCER, QuicBackend, TcpBackend, Worker, in_time, until},
+    on_backends,
 };
 use thalweg_transport::{
-    Compression, ConnectionId, Connections, Node, Profile, ResourceId, Shutdown, TransportConfig,
-    TransportError,
+    Compression, Connections, Profile, Shutdown, TransportConfig, TransportError,
     exchange::{
-        BlockingContext, BufferPool, ChannelSource, ConnectionManager, Event, ExchangeError,
-        GateContext, Input, InputGate, IoManager, NetworkConnectionManager, PartitionWriter,
-        RecordReader, ResultPartition, ResultPartitionManager, SubpartitionRequest,
+        BlockingContext, ConnectionManager, Event, ExchangeError, Input, InputGate, IoManager,
+        PartitionWriter, RecordReader, ResultPartition,
     },
-    proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
 };
 use tokio::task::JoinSet;
 
-const PRODUCER: ExecutionAttemptId = ExecutionAttemptId(1);
-const CONSUMER: ExecutionAttemptId = ExecutionAttemptId(2);
-
-struct Worker {
-    node: Arc<Node>,
-    partitions: ResultPartitionManager,
-    connections: Arc<NetworkConnectionManager>,
-    pool: BufferPool,
-    config: TransportConfig,
-}
-
-impl Worker {
-    async fn start<B: Backend>(backend: &B, id: &str) -> Self {
-        let config = TransportConfig::default();
-        let id = ResourceId::new(id).unwrap();
-        let transport = backend.transport(id.as_str());
-        let start = Node::builder(id, config.clone()).start(transport);
-        let node = Arc::new(in_time("start", start).await.unwrap());
-        let partitions = ResultPartitionManager::new(config.partition_request_timeout);
-        let connections = Arc::new(NetworkConnectionManager::new(node.clone(), config.clone()));
-        connections
-            .start(Arc::new(partitions.clone()), Arc::default())
-            .unwrap();
-        Self {
-            node,
-            partitions,
-            connections,
-            pool: BufferPool::new(&config),
-            config,
-        }
-    }
-
-    fn produce(&self, number: u32, subpartitions: usize) -> PartitionWriter {
-        let id = PartitionId::new(9, number);
-        let partition =
-            ResultPartition::pipelined_bounded(id, PRODUCER, subpartitions, &self.pool).unwrap();
-        self.partitions.register(partition.clone()).unwrap();
-        partition.writer().unwrap()
-    }
-
-    async fn consume(&self, producer: &Self, number: u32, subpartition: u32) -> InputGate {
-        let context = GateContext::new(
-            &self.config,
-            self.connections.clone(),
-            Arc::new(self.partitions.clone()),
-            self.pool.clone(),
-            self.node.runtime().clone(),
-            self.node.tasks().clone(),
-        );
-        let peer = producer.node.id().clone();
-        let channel = ChannelSource::Remote {
-            connection: ConnectionId::new(peer, producer.node.advertised()),
-            request: SubpartitionRequest {
-                partition: PartitionId::new(9, number),
-                producer: PRODUCER,
-                subpartition: SubpartitionIndex(subpartition),
-            },
-        };
-        let gate = InputGate::setup("gate", CONSUMER, vec![channel], context)
-            .await
-            .unwrap();
-        gate.request_partitions();
-        gate
-    }
+/// A worker with the default configuration.
+async fn start<B: Backend>(backend: &B, id: &str) -> Worker {
+    Worker::start(backend, id, &TransportConfig::default()).await
 }
 
 fn record(tag: u32, sequence: u32) -> Vec<u8> {
@@ -124,44 +59,59 @@ async fn check(gate: InputGate, tag: u32, count: u32) {
 }
 
 async fn records_arrive_whole_and_memory_comes_back<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
     let mut tasks = JoinSet::new();
     for tag in 0..8 {
-        tasks.spawn(check(consumer.consume(&producer, 0, tag).await, tag, 400));
+        tasks.spawn(check(
+            consumer.gate(vec![producer.channel(0, tag)]).await,
+            tag,
+            400,
+        ));
     }
-    tasks.spawn(write(producer.produce(0, 8), 8, 400));
+    tasks.spawn(write(producer.publish(0, 8), 8, 400));
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    assert_eq!(consumer.connections.number_of_active_connections(), 1);
+    assert_eq!(
+        consumer
+            .exchange
+            .connection_manager()
+            .number_of_active_connections(),
+        1
+    );
     until("memory comes back", || {
-        producer.pool.stats().used + consumer.pool.stats().used == 0
+        producer.used() + consumer.used() == 0
     })
     .await;
-    assert_eq!(producer.partitions.registered(), 0);
+    assert_eq!(producer.exchange.partitions().registered(), 0);
 }
 
 async fn a_cancelled_gate_frees_both_sides_and_disturbs_nobody<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
-    let mut cancelled = consumer.consume(&producer, 0, 0).await;
-    let other = consumer.consume(&producer, 1, 0).await;
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
+    let mut cancelled = consumer.gate(vec![producer.channel(0, 0)]).await;
+    let other = consumer.gate(vec![producer.channel(1, 0)]).await;
     let mut tasks = JoinSet::new();
-    tasks.spawn(write(producer.produce(0, 1), 1, 2000));
+    tasks.spawn(write(producer.publish(0, 1), 1, 2000));
     in_time("buffer", cancelled.next()).await.unwrap().unwrap();
     drop(cancelled);
-    tasks.spawn(write(producer.produce(1, 1), 1, 2000));
+    tasks.spawn(write(producer.publish(1, 1), 1, 2000));
     tasks.spawn(check(other, 0, 2000));
     while let Some(done) = in_time("all", tasks.join_next()).await {
         done.unwrap();
     }
     until("memory comes back", || {
-        producer.pool.stats().used + consumer.pool.stats().used == 0
+        producer.used() + consumer.used() == 0
     })
     .await;
     until("no stream is served", || {
-        producer.connections.server_stats().streams == 0
+        producer
+            .exchange
+            .connection_manager()
+            .server_stats()
+            .streams
+            == 0
     })
     .await;
 }
@@ -169,8 +119,8 @@ async fn a_cancelled_gate_frees_both_sides_and_disturbs_nobody<B: Backend>(backe
 /// A blocking partition of records that get smaller, read by all of its consumers at once, twice, with a neighbour that
 /// does not read on.
 async fn a_stored_partition_is_read_twice_by_many<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
     let dir = tempfile::tempdir().unwrap();
     for (number, compression) in [(0, Compression::None), (1, Compression::Lz4)] {
         let io = IoManager::start(
@@ -181,20 +131,24 @@ async fn a_stored_partition_is_read_twice_by_many<B: Backend>(backend: B) {
             Shutdown::new(),
         )
         .unwrap();
-        let mut config = producer.config.clone();
+        let mut config = TransportConfig::default();
         config.blocking_compression = compression;
-        let context = BlockingContext::new(&config, io.clone(), producer.pool.clone());
-        let id = PartitionId::new(9, number);
+        let context = BlockingContext::new(&config, io.clone(), producer.exchange.pool().clone());
+        let id = Worker::partition(number);
         let partition = ResultPartition::blocking(id, PRODUCER, 8, &context).unwrap();
-        producer.partitions.register(partition.clone()).unwrap();
+        producer
+            .exchange
+            .partitions()
+            .register(partition.clone())
+            .unwrap();
         write(partition.writer().unwrap(), 8, 200).await;
         in_time("stored", partition.finished()).await.unwrap();
-        let mut idle = consumer.consume(&producer, number, 0).await;
+        let mut idle = consumer.gate(vec![producer.channel(number, 0)]).await;
         in_time("buffer", idle.next()).await.unwrap().unwrap();
         let mut tasks = JoinSet::new();
         for tag in (0..8).chain(0..8) {
             tasks.spawn(check(
-                consumer.consume(&producer, number, tag).await,
+                consumer.gate(vec![producer.channel(number, tag)]).await,
                 tag,
                 200,
             ));
@@ -204,21 +158,24 @@ async fn a_stored_partition_is_read_twice_by_many<B: Backend>(backend: B) {
         }
         drop(idle);
         until("readers are gone", || partition.stats().readers == 0).await;
-        producer.partitions.release_partition(id, PRODUCER);
+        producer
+            .exchange
+            .partitions()
+            .release_partition(id, PRODUCER);
         drop(partition);
         until("the file is gone", || io.stats().files == 0).await;
     }
     until("memory comes back", || {
-        producer.pool.stats().used + consumer.pool.stats().used == 0
+        producer.used() + consumer.used() == 0
     })
     .await;
 }
 
 async fn the_cause_of_a_failed_producer_arrives<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
-    let mut gate = consumer.consume(&producer, 0, 0).await;
-    let mut writer = producer.produce(0, 1);
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
+    let mut gate = consumer.gate(vec![producer.channel(0, 0)]).await;
+    let mut writer = producer.publish(0, 1);
     writer.emit(0, b"x").await.unwrap();
     writer.flush();
     in_time("buffer", gate.next()).await.unwrap().unwrap();
@@ -231,15 +188,15 @@ async fn the_cause_of_a_failed_producer_arrives<B: Backend>(backend: B) {
 }
 
 async fn a_lost_node_is_a_remote_error_of_every_channel<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
     let mut gates = Vec::new();
     let mut writers = Vec::new();
     for number in 0..10 {
-        let mut writer = producer.produce(number, 1);
+        let mut writer = producer.publish(number, 1);
         writer.emit(0, b"x").await.unwrap();
         writer.flush();
-        let mut gate = consumer.consume(&producer, number, 0).await;
+        let mut gate = consumer.gate(vec![producer.channel(number, 0)]).await;
         in_time("buffer", gate.next()).await.unwrap().unwrap();
         gates.push(gate);
         writers.push(writer);
@@ -258,33 +215,22 @@ async fn a_lost_node_is_a_remote_error_of_every_channel<B: Backend>(backend: B) 
     }
     drop(writers);
     until("memory comes back", || {
-        producer.pool.stats().used + consumer.pool.stats().used == 0
+        producer.used() + consumer.used() == 0
     })
     .await;
 }
 
-macro_rules! exchange_tests {
-    ($backend:ident, $make:expr) => {
-        mod $backend {
-            use super::*;
-
-            exchange_tests!(@ $make, records_arrive_whole_and_memory_comes_back);
-            exchange_tests!(@ $make, a_cancelled_gate_frees_both_sides_and_disturbs_nobody);
-            exchange_tests!(@ $make, a_stored_partition_is_read_twice_by_many);
-            exchange_tests!(@ $make, the_cause_of_a_failed_producer_arrives);
-            exchange_tests!(@ $make, a_lost_node_is_a_remote_error_of_every_channel);
-        }
-    };
-    (@ $make:expr, $test:ident) => {
-        #[tokio::test]
-        async fn $test() {
-            super::$test($make).await;
-        }
-    };
+on_backends! {
+    [
+        records_arrive_whole_and_memory_comes_back,
+        a_cancelled_gate_frees_both_sides_and_disturbs_nobody,
+        a_stored_partition_is_read_twice_by_many,
+        the_cause_of_a_failed_producer_arrives,
+        a_lost_node_is_a_remote_error_of_every_channel,
+    ]:
+    mem = MemBackend::new(),
+    quic = QuicBackend::new(Profile::Lan),
+    quic_loopback = QuicBackend::new(Profile::Loopback),
+    tcp = TcpBackend::plaintext(),
+    tls = TcpBackend::tls(),
 }
-
-exchange_tests!(mem, MemBackend::new());
-exchange_tests!(quic, QuicBackend::new(Profile::Lan));
-exchange_tests!(quic_loopback, QuicBackend::new(Profile::Loopback));
-exchange_tests!(tcp, TcpBackend::plaintext());
-exchange_tests!(tls, TcpBackend::tls());

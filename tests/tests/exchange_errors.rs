@@ -16,64 +16,37 @@ use std::{
 use bytes::Bytes;
 use thalweg_tests::{
     conformance::Backend,
-    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
+    harness::{
+        CONSUMER, DEADLINE, MemBackend, PRODUCER, QuicBackend, TcpBackend, Worker, in_time, until,
+    },
+    on_backends,
 };
 use thalweg_transport::{
-    BoxFuture, ConnectionId, Connections, Node, PeerStream, Profile, ResourceId, SendStream,
+    BoxFuture, ConnectionId, Connections, PeerStream, Profile, ResourceId, SendStream,
     StreamHandler, StreamKind, TransportConfig, TransportError,
     exchange::{
         BufferOrEvent, ChannelSource, ConnectionManager, Event, ExchangeError, InputGate,
-        NodeExchange, PartitionServer, SubpartitionRequest, TaskEvent, TaskEventListener,
+        PartitionServer, TaskEvent, TaskEventListener,
     },
-    proto::{ExecutionAttemptId, PartitionId, PartitionRequest, SubpartitionIndex},
+    proto::{PartitionRequest, SubpartitionIndex},
 };
 use tokio::net::{TcpListener, TcpStream};
 
-const PRODUCER: ExecutionAttemptId = ExecutionAttemptId(1);
-const CONSUMER: ExecutionAttemptId = ExecutionAttemptId(2);
-
-struct Worker {
-    node: Node,
-    exchange: NodeExchange,
+/// A worker that gives a dial up at once.
+async fn start<B: Backend>(backend: &B, id: &str) -> Worker {
+    let mut config = TransportConfig::default();
+    (config.connect_timeout, config.connect_retries) = (Duration::from_secs(1), 0);
+    Worker::start(backend, id, &config).await
 }
 
-impl Worker {
-    async fn start<B: Backend>(backend: &B, id: &str) -> Self {
-        let mut config = TransportConfig::default();
-        (config.connect_timeout, config.connect_retries) = (Duration::from_secs(1), 0);
-        let id = ResourceId::new(id).unwrap();
-        let transport = backend.transport(id.as_str());
-        let start = Node::builder(id, config.clone()).start(transport);
-        let node = in_time("start", start).await.unwrap();
-        let exchange = NodeExchange::start(Arc::new(node.clone()), &config).unwrap();
-        Self { node, exchange }
-    }
-
-    fn address(&self) -> ConnectionId {
-        ConnectionId::new(self.node.id().clone(), self.node.advertised())
-    }
-
-    async fn consume(&self, connection: ConnectionId, number: u32) -> InputGate {
-        let request = SubpartitionRequest {
-            partition: id(number),
-            producer: PRODUCER,
-            subpartition: SubpartitionIndex(0),
-        };
-        let channel = ChannelSource::Remote {
-            connection,
-            request,
-        };
-        let gate = self.exchange.gate("gate", CONSUMER, vec![channel]);
-        gate.await.unwrap()
-    }
-
-    fn used(&self) -> usize {
-        self.exchange.pool().stats().used
-    }
-}
-
-fn id(number: u32) -> PartitionId {
-    PartitionId::new(9, number)
+/// A gate of one channel, through a connection of any kind.
+async fn consume(consumer: &Worker, connection: ConnectionId, number: u32) -> InputGate {
+    let request = Worker::request(number, 0);
+    let channel = ChannelSource::Remote {
+        connection,
+        request,
+    };
+    consumer.gate(vec![channel]).await
 }
 
 async fn failure(gate: &mut InputGate) -> ExchangeError {
@@ -87,9 +60,9 @@ async fn failure(gate: &mut InputGate) -> ExchangeError {
 }
 
 async fn an_unreachable_peer_is_a_remote_error_that_names_it<B: Backend>(backend: B) {
-    let consumer = Worker::start(&backend, "consumer").await;
+    let consumer = start(&backend, "consumer").await;
     let nobody = ConnectionId::new(ResourceId::new("nobody").unwrap(), "127.0.0.1:1");
-    let mut gate = consumer.consume(nobody, 0).await;
+    let mut gate = consume(&consumer, nobody, 0).await;
     let error = failure(&mut gate).await;
     assert!(
         matches!(
@@ -128,8 +101,8 @@ impl StreamHandler for FirstIsNonsense {
 }
 
 async fn a_channel_whose_producer_breaks_the_protocol_fails_alone<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
     let server = PartitionServer::new(
         Arc::new(producer.exchange.partitions().clone()),
         producer.exchange.task_events().clone(),
@@ -142,11 +115,11 @@ async fn a_channel_whose_producer_breaks_the_protocol_fails_alone<B: Backend>(ba
     producer
         .node
         .register(StreamKind::PARTITION, Arc::new(handler));
-    let mut broken = consumer.consume(producer.address(), 0).await;
+    let mut broken = consumer.gate(vec![producer.channel(0, 0)]).await;
     let error = failure(&mut broken).await;
     assert!(matches!(error, ExchangeError::Protocol { .. }), "{error:?}");
-    let mut writer = producer.exchange.publish(id(1), PRODUCER, 1).unwrap();
-    let mut other = consumer.consume(producer.address(), 1).await;
+    let mut writer = producer.publish(1, 1);
+    let mut other = consumer.gate(vec![producer.channel(1, 0)]).await;
     let mut bytes = Bytes::from(vec![7; 5_000_000]);
     let sent = tokio::spawn(async move {
         writer.emit_bytes(0, &mut bytes).await.unwrap();
@@ -165,13 +138,13 @@ async fn a_channel_whose_producer_breaks_the_protocol_fails_alone<B: Backend>(ba
 }
 
 async fn a_lost_consumer_releases_every_view<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
     let mut gates = Vec::new();
     let mut writing = tokio::task::JoinSet::new();
     for number in 0..10 {
-        let mut writer = producer.exchange.publish(id(number), PRODUCER, 1).unwrap();
-        let mut gate = consumer.consume(producer.address(), number).await;
+        let mut writer = producer.publish(number, 1);
+        let mut gate = consumer.gate(vec![producer.channel(number, 0)]).await;
         writing.spawn(async move {
             let mut bytes = Bytes::from(vec![7; 20_000_000]);
             writer.emit_bytes(0, &mut bytes).await.unwrap();
@@ -196,7 +169,7 @@ async fn a_lost_consumer_releases_every_view<B: Backend>(backend: B) {
 
 async fn a_failed_connection_refuses_requests_with_its_reason<B: Backend>(backend: B) {
     let request = PartitionRequest {
-        partition: id(0),
+        partition: Worker::partition(0),
         subpartition: SubpartitionIndex(0),
         initial_credit: 0,
         buffer_size: 1000,
@@ -204,8 +177,8 @@ async fn a_failed_connection_refuses_requests_with_its_reason<B: Backend>(backen
         consumer: CONSUMER,
     };
     for own in [false, true] {
-        let producer = Worker::start(&backend, "producer").await;
-        let consumer = Worker::start(&backend, "consumer").await;
+        let producer = start(&backend, "producer").await;
+        let consumer = start(&backend, "consumer").await;
         let manager = consumer.exchange.connection_manager();
         let client = manager
             .create_partition_request_client(producer.address())
@@ -241,13 +214,16 @@ impl TaskEventListener for Heard {
 }
 
 async fn consumers_speak_to_their_producers<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer").await;
-    let consumer = Worker::start(&backend, "consumer").await;
+    let producer = start(&backend, "producer").await;
+    let consumer = start(&backend, "consumer").await;
     let (heard, events) = (Arc::new(Heard::default()), producer.exchange.task_events());
-    events.register(id(0), PRODUCER).unwrap();
-    events.subscribe(id(0), PRODUCER, heard.clone()).unwrap();
-    let mut writer = producer.exchange.publish(id(0), PRODUCER, 1).unwrap();
-    let mut gate = consumer.consume(producer.address(), 0).await;
+    let partition = Worker::partition(0);
+    events.register(partition, PRODUCER).unwrap();
+    events
+        .subscribe(partition, PRODUCER, heard.clone())
+        .unwrap();
+    let mut writer = producer.publish(0, 1);
+    let mut gate = consumer.gate(vec![producer.channel(0, 0)]).await;
     writer
         .broadcast_event(Event::Barrier(Bytes::new()))
         .unwrap();
@@ -301,8 +277,8 @@ async fn relay(
 #[tokio::test]
 async fn a_reset_connection_is_a_remote_error_of_every_channel() {
     for backend in [TcpBackend::plaintext(), TcpBackend::tls()] {
-        let producer = Worker::start(&backend, "producer").await;
-        let consumer = Worker::start(&backend, "consumer").await;
+        let producer = start(&backend, "producer").await;
+        let consumer = start(&backend, "consumer").await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let through = listener.local_addr().unwrap();
         let reset = Arc::new(tokio::sync::Notify::new());
@@ -311,10 +287,10 @@ async fn a_reset_connection_is_a_remote_error_of_every_channel() {
         let mut gates = Vec::new();
         let mut writers = Vec::new();
         for number in 0..5 {
-            let mut writer = producer.exchange.publish(id(number), PRODUCER, 1).unwrap();
+            let mut writer = producer.publish(number, 1);
             writer.emit(0, b"x").await.unwrap();
             writer.flush();
-            let mut gate = consumer.consume(address.clone(), number).await;
+            let mut gate = consume(&consumer, address.clone(), number).await;
             in_time("buffer", gate.next()).await.unwrap().unwrap();
             writers.push(writer);
             gates.push(gate);
@@ -335,27 +311,16 @@ async fn a_reset_connection_is_a_remote_error_of_every_channel() {
     }
 }
 
-macro_rules! error_tests {
-    ($backend:ident, $make:expr) => {
-        mod $backend {
-            use super::*;
-
-            error_tests!(@ $make, an_unreachable_peer_is_a_remote_error_that_names_it);
-            error_tests!(@ $make, a_channel_whose_producer_breaks_the_protocol_fails_alone);
-            error_tests!(@ $make, a_lost_consumer_releases_every_view);
-            error_tests!(@ $make, a_failed_connection_refuses_requests_with_its_reason);
-            error_tests!(@ $make, consumers_speak_to_their_producers);
-        }
-    };
-    (@ $make:expr, $test:ident) => {
-        #[tokio::test]
-        async fn $test() {
-            super::$test($make).await;
-        }
-    };
+on_backends! {
+    [
+        an_unreachable_peer_is_a_remote_error_that_names_it,
+        a_channel_whose_producer_breaks_the_protocol_fails_alone,
+        a_lost_consumer_releases_every_view,
+        a_failed_connection_refuses_requests_with_its_reason,
+        consumers_speak_to_their_producers,
+    ]:
+    mem = MemBackend::new(),
+    quic = QuicBackend::new(Profile::Lan),
+    tcp = TcpBackend::plaintext(),
+    tls = TcpBackend::tls(),
 }
-
-error_tests!(mem, MemBackend::new());
-error_tests!(quic, QuicBackend::new(Profile::Lan));
-error_tests!(tcp, TcpBackend::plaintext());
-error_tests!(tls, TcpBackend::tls());

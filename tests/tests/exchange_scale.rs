@@ -5,86 +5,57 @@
     reason = "helpers of tests, which fail by panicking"
 )]
 
-use std::sync::Arc;
-
 use thalweg_tests::{
     conformance::Backend,
-    harness::{MemBackend, QuicBackend, TcpBackend, in_time, until},
+    harness::{MemBackend, PRODUCER, QuicBackend, TcpBackend, Worker, in_time, until},
+    on_backends,
 };
 use thalweg_transport::{
-    ConnectionId, Connections, Node, Profile, ResourceId, TransportConfig,
-    exchange::{
-        ChannelSource, ConnectionManager, Input, InputGate, NodeExchange, PartitionWriter,
-        RecordReader, ResultPartition, SubpartitionRequest,
-    },
-    proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
+    Connections, Profile, TransportConfig,
+    exchange::{ConnectionManager, Input, PartitionWriter, RecordReader, ResultPartition},
 };
 use tokio::task::JoinSet;
 
-const ATTEMPT: ExecutionAttemptId = ExecutionAttemptId(1);
-
-/// A node with its exchange.
-struct Worker {
-    node: Node,
-    exchange: NodeExchange,
+/// A worker whose channels have so many exclusive buffers.
+async fn start<B: Backend>(backend: &B, id: &str, exclusive: u32) -> Worker {
+    let mut config = TransportConfig::default();
+    config.exclusive_buffers_per_channel = exclusive;
+    Worker::start(backend, id, &config).await
 }
 
-impl Worker {
-    async fn start<B: Backend>(backend: &B, id: &str, exclusive: u32) -> Self {
-        let mut config = TransportConfig::default();
-        config.exclusive_buffers_per_channel = exclusive;
-        let transport = backend.transport(id);
-        let builder = Node::builder(ResourceId::new(id).unwrap(), config.clone());
-        let node = in_time("start", builder.start(transport)).await.unwrap();
-        let exchange = NodeExchange::start(Arc::new(node.clone()), &config).unwrap();
-        Self { node, exchange }
-    }
+/// The writer of a partition with a pool of its own of so many buffers.
+fn publish(
+    producer: &Worker,
+    number: u32,
+    subpartitions: usize,
+    buffers: usize,
+) -> PartitionWriter {
+    let pool = producer.exchange.pool().local(2, buffers).unwrap();
+    let id = Worker::partition(number);
+    let partition = ResultPartition::with_pool(id, PRODUCER, subpartitions, pool).unwrap();
+    let partitions = producer.exchange.partitions();
+    partitions.register(partition.clone()).unwrap();
+    partition.writer().unwrap()
+}
 
-    fn channel(&self, number: u32, subpartition: u32) -> ChannelSource {
-        ChannelSource::Remote {
-            connection: ConnectionId::new(self.node.id().clone(), self.node.advertised()),
-            request: SubpartitionRequest {
-                partition: PartitionId::new(3, number),
-                producer: ATTEMPT,
-                subpartition: SubpartitionIndex(subpartition),
-            },
-        }
-    }
-
-    /// A partition with a pool of its own of so many buffers.
-    fn publish(&self, number: u32, subpartitions: usize, buffers: usize) -> PartitionWriter {
-        let pool = self.exchange.pool().local(2, buffers).unwrap();
-        let id = PartitionId::new(3, number);
-        let partition = ResultPartition::with_pool(id, ATTEMPT, subpartitions, pool).unwrap();
-        let partitions = self.exchange.partitions();
-        partitions.register(partition.clone()).unwrap();
-        partition.writer().unwrap()
-    }
-
-    async fn gate(&self, channels: Vec<ChannelSource>) -> InputGate {
-        let gate = self.exchange.gate("gate", ExecutionAttemptId(2), channels);
-        in_time("gate", gate).await.unwrap()
-    }
-
-    /// What is in use: buffers, partitions, parked requests, served streams, streams of all connections.
-    fn in_use(&self) -> [usize; 5] {
-        let partitions = self.exchange.partitions();
-        let server = self.exchange.connection_manager().server_stats();
-        let open = self.node.snapshot();
-        let open: u64 = open.iter().map(|c| c.stats.streams_open).sum();
-        [
-            self.exchange.pool().stats().used,
-            partitions.registered(),
-            partitions.parked(),
-            server.streams,
-            usize::try_from(open).unwrap(),
-        ]
-    }
+/// What is in use: buffers, partitions, parked requests, served streams, streams of all connections.
+fn in_use(worker: &Worker) -> [usize; 5] {
+    let partitions = worker.exchange.partitions();
+    let server = worker.exchange.connection_manager().server_stats();
+    let open = worker.node.snapshot();
+    let open: u64 = open.iter().map(|c| c.stats.streams_open).sum();
+    [
+        worker.used(),
+        partitions.registered(),
+        partitions.parked(),
+        server.streams,
+        usize::try_from(open).unwrap(),
+    ]
 }
 
 async fn ten_thousand_requests_at_once_all_finish<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer", 0).await;
-    let consumer = Worker::start(&backend, "consumer", 0).await;
+    let producer = start(&backend, "producer", 0).await;
+    let consumer = start(&backend, "consumer", 0).await;
     let mut tasks = JoinSet::new();
     for first in (0..REQUESTS).step_by(GATE_CHANNELS as usize) {
         let channels = (first..first + GATE_CHANNELS).map(|index| producer.channel(0, index));
@@ -102,7 +73,7 @@ async fn ten_thousand_requests_at_once_all_finish<B: Backend>(backend: B) {
             assert_eq!(records, GATE_CHANNELS);
         });
     }
-    let mut writer = producer.publish(0, REQUESTS as usize, 64);
+    let mut writer = publish(&producer, 0, REQUESTS as usize, 64);
     for index in 0..REQUESTS {
         let record = index.to_be_bytes();
         let emit = writer.emit(index as usize, &record);
@@ -120,7 +91,7 @@ async fn ten_thousand_requests_at_once_all_finish<B: Backend>(backend: B) {
         1
     );
     until("nothing is left", || {
-        [producer.in_use(), consumer.in_use()] == [[0; 5]; 2]
+        [in_use(&producer), in_use(&consumer)] == [[0; 5]; 2]
     })
     .await;
     let peak = [&producer, &consumer].map(|worker| worker.exchange.pool().stats().peak);
@@ -128,23 +99,23 @@ async fn ten_thousand_requests_at_once_all_finish<B: Backend>(backend: B) {
 }
 
 async fn a_thousand_requests_and_cancels_leave_all_as_before<B: Backend>(backend: B) {
-    let producer = Worker::start(&backend, "producer", 2).await;
-    let consumer = Worker::start(&backend, "consumer", 2).await;
+    let producer = start(&backend, "producer", 2).await;
+    let consumer = start(&backend, "consumer", 2).await;
     // The connection, and what it takes while nothing runs.
-    let mut writer = producer.publish(0, 1, 4);
+    let mut writer = publish(&producer, 0, 1, 4);
     let mut gate = consumer.gate(vec![producer.channel(0, 0)]).await;
     writer.emit(0, b"first").await.unwrap();
     writer.flush();
     in_time("first", gate.next()).await.unwrap();
     drop((gate, writer));
     let idle = [[0; 5]; 2];
-    until("idle", || [producer.in_use(), consumer.in_use()] == idle).await;
+    until("idle", || [in_use(&producer), in_use(&consumer)] == idle).await;
     for round in 1..=ROUNDS {
         let mut gate = consumer.gate(vec![producer.channel(round, 0)]).await;
         let mut writer = None;
         // Cancelled before it is connected, while it is parked, with data queued, with a buffer in hand, at the end.
         if round % 5 > 1 {
-            let mut begun = producer.publish(round, 1, 4);
+            let mut begun = publish(&producer, round, 1, 4);
             begun.emit(0, &[7; 50_000]).await.unwrap();
             begun.flush();
             writer = Some(begun);
@@ -165,7 +136,7 @@ async fn a_thousand_requests_and_cancels_leave_all_as_before<B: Backend>(backend
         drop((held, writer));
     }
     until("all as before", || {
-        [producer.in_use(), consumer.in_use()] == idle
+        [in_use(&producer), in_use(&consumer)] == idle
     })
     .await;
     assert_eq!(
@@ -180,11 +151,11 @@ async fn a_thousand_requests_and_cancels_leave_all_as_before<B: Backend>(backend
 /// One source feeds a join twice: straight, and through a stage on a third node. The join takes both in step.
 async fn a_diamond_gets_on_with_the_fewest_buffers<B: Backend>(backend: B) {
     for exclusive in [0, 2] {
-        let source = Worker::start(&backend, &format!("source-{exclusive}"), exclusive).await;
-        let stage = Worker::start(&backend, &format!("stage-{exclusive}"), exclusive).await;
-        let join = Worker::start(&backend, &format!("join-{exclusive}"), exclusive).await;
-        let mut out = source.publish(0, 2, 2);
-        let mut through = stage.publish(1, 1, 2);
+        let source = start(&backend, &format!("source-{exclusive}"), exclusive).await;
+        let stage = start(&backend, &format!("stage-{exclusive}"), exclusive).await;
+        let join = start(&backend, &format!("join-{exclusive}"), exclusive).await;
+        let mut out = publish(&source, 0, 2, 2);
+        let mut through = publish(&stage, 1, 1, 2);
         let middle = stage.gate(vec![source.channel(0, 0)]).await;
         let straight = join.gate(vec![source.channel(0, 1)]).await;
         let bent = join.gate(vec![stage.channel(1, 0)]).await;
@@ -233,31 +204,13 @@ const GATE_CHANNELS: u32 = 500;
 const ROUNDS: u32 = 1_000;
 const RECORDS: u32 = 300;
 
-macro_rules! scale_tests {
-    ($($backend:ident = $make:expr),* $(,)?) => {
-        $(mod $backend {
-            use super::*;
-
-            #[tokio::test]
-            async fn ten_thousand_requests_at_once_all_finish() {
-                super::ten_thousand_requests_at_once_all_finish($make).await;
-            }
-
-            #[tokio::test]
-            async fn a_thousand_requests_and_cancels_leave_all_as_before() {
-                super::a_thousand_requests_and_cancels_leave_all_as_before($make).await;
-            }
-
-            #[tokio::test]
-            async fn a_diamond_gets_on_with_the_fewest_buffers() {
-                super::a_diamond_gets_on_with_the_fewest_buffers($make).await;
-            }
-        })*
-    };
-}
-
-scale_tests!(
+on_backends! {
+    [
+        ten_thousand_requests_at_once_all_finish,
+        a_thousand_requests_and_cancels_leave_all_as_before,
+        a_diamond_gets_on_with_the_fewest_buffers,
+    ]:
     mem = MemBackend::new(),
     quic = QuicBackend::new(Profile::Lan),
     tls = TcpBackend::tls(),
-);
+}

@@ -10,7 +10,11 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use thalweg_tests::{
     conformance::Backend,
-    harness::{DEADLINE, MemBackend, QuicBackend, TcpBackend, in_time, until},
+    harness::{
+        DEADLINE, ECHO, Echo, MemBackend, QuicBackend, TcpBackend, accepted, address_of, in_time,
+        start_node, until,
+    },
+    on_backends,
 };
 use thalweg_transport::{
     BoxFuture, BoxRecvStream, ConnectionError, ConnectionId, Connections, ErrorCode, Lease, Node,
@@ -18,26 +22,6 @@ use thalweg_transport::{
     StreamKind, TransportConfig,
 };
 use tokio::task::JoinSet;
-
-const ECHO: StreamKind = StreamKind(64);
-
-#[derive(Debug)]
-struct Echo;
-
-impl StreamHandler for Echo {
-    fn handle(&self, mut stream: PeerStream) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            while let Ok(Some(chunk)) = stream.recv.read(64 * 1024).await {
-                if stream.send.write(&mut [chunk]).await.is_err() {
-                    return;
-                }
-            }
-            if stream.send.finish().is_ok() {
-                let _ = stream.send.stopped().await;
-            }
-        })
-    }
-}
 
 #[derive(Debug)]
 struct Panics;
@@ -49,20 +33,9 @@ impl StreamHandler for Panics {
 }
 
 async fn start<B: Backend>(backend: &B, id: &str) -> Node {
-    let id = ResourceId::new(id).unwrap();
-    let transport = backend.transport(id.as_str());
-    let node = Node::builder(id, TransportConfig::default());
-    let node = in_time("start", node.start(transport)).await.unwrap();
+    let node = start_node(backend, id, &TransportConfig::default()).await;
     node.register(ECHO, Arc::new(Echo));
     node
-}
-
-fn to(node: &Node) -> ConnectionId {
-    ConnectionId::new(node.id().clone(), node.advertised())
-}
-
-fn accepted(node: &Node) -> usize {
-    node.snapshot().iter().filter(|c| !c.dialled).count()
 }
 
 async fn open(lease: &Lease, kind: StreamKind, text: &str) -> PeerStream {
@@ -89,12 +62,12 @@ async fn echoes(lease: &Lease, text: &str) {
 
 async fn many_callers_share_one_connection<B: Backend>(backend: B) {
     let (a, b) = (start(&backend, "a").await, start(&backend, "b").await);
-    let callers: JoinSet<_> = (0..50).map(|_| a.acquire(to(&b))).collect();
+    let callers: JoinSet<_> = (0..50).map(|_| a.acquire(address_of(&b))).collect();
     let leases = in_time("acquires", callers.join_all()).await;
     for lease in &leases {
         echoes(lease.as_ref().unwrap(), "shared").await;
     }
-    let back = in_time("acquire", b.acquire(to(&a))).await.unwrap();
+    let back = in_time("acquire", b.acquire(address_of(&a))).await.unwrap();
     echoes(&back, "the other way").await;
     assert_eq!((accepted(&a), accepted(&b)), (1, 1));
     assert_eq!((a.active(), b.active()), (1, 1));
@@ -112,7 +85,7 @@ async fn a_wrong_node_is_refused<B: Backend>(backend: B) {
 async fn failures_stay_where_they_belong<B: Backend>(backend: B) {
     let (a, b) = (start(&backend, "a").await, start(&backend, "b").await);
     b.register(StreamKind(65), Arc::new(Panics));
-    let lease = in_time("acquire", a.acquire(to(&b))).await.unwrap();
+    let lease = in_time("acquire", a.acquire(address_of(&b))).await.unwrap();
     let mut unknown = open(&lease, StreamKind(99), "hello?").await;
     let refused = in_time("refusal", read_all(&mut unknown.recv)).await;
     let code = refused.unwrap_err().code();
@@ -121,13 +94,13 @@ async fn failures_stay_where_they_belong<B: Backend>(backend: B) {
     let _panics = open(&lease, StreamKind(65), "x").await;
     let end = in_time("close", lease.closed()).await;
     assert_eq!(end.code(), ErrorCode::INTERNAL, "{end}");
-    let again = in_time("acquire", a.acquire(to(&b))).await.unwrap();
+    let again = in_time("acquire", a.acquire(address_of(&b))).await.unwrap();
     echoes(&again, "a new connection").await;
 }
 
 async fn streams_are_allowed_as_they_are_used<B: Backend>(backend: B) {
     let (a, b) = (start(&backend, "a").await, start(&backend, "b").await);
-    let lease = in_time("acquire", a.acquire(to(&b))).await.unwrap();
+    let lease = in_time("acquire", a.acquire(address_of(&b))).await.unwrap();
     let mut held = vec![];
     for _ in 0..600 {
         held.push(open(&lease, ECHO, "held").await);
@@ -138,8 +111,8 @@ async fn streams_are_allowed_as_they_are_used<B: Backend>(backend: B) {
 async fn a_shutdown_is_told<B: Backend>(backend: B) {
     let (a, b) = (start(&backend, "a").await, start(&backend, "b").await);
     let c = start(&backend, "c").await;
-    let to_b = in_time("acquire", a.acquire(to(&b))).await.unwrap();
-    let from_b = in_time("acquire", b.acquire(to(&c))).await.unwrap();
+    let to_b = in_time("acquire", a.acquire(address_of(&b))).await.unwrap();
+    let from_b = in_time("acquire", b.acquire(address_of(&c))).await.unwrap();
     echoes(&from_b, "to c").await;
     in_time("shutdown", b.shutdown(DEADLINE / 2)).await.unwrap();
     let end = in_time("close", to_b.closed()).await;
@@ -159,28 +132,17 @@ async fn a_shutdown_is_told<B: Backend>(backend: B) {
     in_time("shutdown", c.shutdown(DEADLINE / 2)).await.unwrap();
 }
 
-macro_rules! node_tests {
-    ($backend:ident, $make:expr) => {
-        mod $backend {
-            use super::*;
-
-            node_tests!(@ $make, many_callers_share_one_connection);
-            node_tests!(@ $make, a_wrong_node_is_refused);
-            node_tests!(@ $make, failures_stay_where_they_belong);
-            node_tests!(@ $make, streams_are_allowed_as_they_are_used);
-            node_tests!(@ $make, a_shutdown_is_told);
-        }
-    };
-    (@ $make:expr, $test:ident) => {
-        #[tokio::test]
-        async fn $test() {
-            super::$test($make).await;
-        }
-    };
+on_backends! {
+    [
+        many_callers_share_one_connection,
+        a_wrong_node_is_refused,
+        failures_stay_where_they_belong,
+        streams_are_allowed_as_they_are_used,
+        a_shutdown_is_told,
+    ]:
+    mem = MemBackend::new(),
+    mem_without_identities = MemBackend::anonymous(),
+    quic = QuicBackend::new(Profile::Loopback),
+    tcp = TcpBackend::plaintext(),
+    tls = TcpBackend::tls(),
 }
-
-node_tests!(mem, MemBackend::new());
-node_tests!(mem_without_identities, MemBackend::anonymous());
-node_tests!(quic, QuicBackend::new(Profile::Loopback));
-node_tests!(tcp, TcpBackend::plaintext());
-node_tests!(tls, TcpBackend::tls());

@@ -1,32 +1,18 @@
 //! A process that has used up its open files. A program of its own: the limit is that of the whole process.
 
 #![cfg(unix)]
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests, which fail by panicking"
-)]
 
 use std::{fs::File, time::Duration};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use thalweg_tests::{
-    conformance::Backend,
-    harness::{DEADLINE, TcpBackend, in_time},
-};
-use thalweg_transport::{
-    ConnectionId, Connections, ErrorCode, Node, ResourceId, TransportConfig, TransportError,
-};
+use thalweg_tests::harness::{DEADLINE, TcpBackend, address_of, in_time, start_node};
+use thalweg_transport::{Connections, ErrorCode, Node, TransportConfig, TransportError};
 
 async fn start(backend: &TcpBackend, id: &str) -> Node {
     let mut config = TransportConfig::default();
     config.connect_retries = 2;
     config.connect_backoff = Duration::from_millis(1);
-    let node = Node::builder(ResourceId::new(id).unwrap(), config);
-    node.start(backend.transport(id)).await.unwrap()
-}
-
-fn to(node: &Node) -> ConnectionId {
-    ConnectionId::new(node.id().clone(), node.advertised())
+    start_node(backend, id, &config).await
 }
 
 /// Opens files until no more can be opened.
@@ -50,11 +36,13 @@ async fn a_process_without_open_files_says_so_goes_on_and_recovers() {
     setrlimit(Resource::RLIMIT_NOFILE, LIMIT, hard).unwrap();
     let backend = TcpBackend::plaintext();
     let (a, b) = (start(&backend, "a").await, start(&backend, "b").await);
-    let first = in_time("acquire", a.acquire(to(&b))).await.unwrap();
+    let first = in_time("acquire", a.acquire(address_of(&b))).await.unwrap();
 
     // The dialler has no descriptor.
     let mut files = use_up();
-    let error = in_time("acquire", b.acquire(to(&a))).await.unwrap_err();
+    let error = in_time("acquire", b.acquire(address_of(&a)))
+        .await
+        .unwrap_err();
     assert!(matches!(error, TransportError::Local { .. }), "{error:?}");
     assert_eq!(error.code(), ErrorCode::LIMIT_EXCEEDED);
     assert!(error.is_retryable(), "files are closed again: {error}");
@@ -71,7 +59,7 @@ async fn a_process_without_open_files_says_so_goes_on_and_recovers() {
 
     // The listener has none: the peer's connection waits in the kernel until it has.
     files.pop();
-    let waiting = tokio::spawn(b.acquire(to(&a)));
+    let waiting = tokio::spawn(b.acquire(address_of(&a)));
     let taken = async {
         while File::open("/dev/null").is_ok() {
             tokio::time::sleep(Duration::from_millis(2)).await;
