@@ -187,7 +187,7 @@ fn figures(first: &Reading, last: &Reading, calls: Option<Calls>) -> Figures {
 
 /// What consumes now.
 enum Consuming {
-    Ours(Consumer),
+    Ours(Box<Consumer>),
     Quic(QuicConsumer),
     Framed(FramedConsumer),
 }
@@ -208,9 +208,9 @@ impl Consuming {
             TransportKind::RawTls | TransportKind::RawTcp => Self::Framed(
                 FramedConsumer::start(spec, certificates, peer, counters, fault).await?,
             ),
-            _ => Self::Ours(
+            _ => Self::Ours(Box::new(
                 Consumer::start(spec, certificates, peer, stopped, counters, fault).await?,
-            ),
+            )),
         })
     }
 

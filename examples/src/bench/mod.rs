@@ -10,6 +10,7 @@
 //! ```
 
 mod args;
+mod bulk;
 mod control;
 mod counters;
 mod exchange;

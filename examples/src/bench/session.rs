@@ -95,7 +95,7 @@ struct Producing {
 }
 
 enum What {
-    Ours(Producer),
+    Ours(Box<Producer>),
     Quic(QuicProducer),
     Framed(FramedProducer),
 }
@@ -114,7 +114,9 @@ impl Producing {
             TransportKind::RawTls | TransportKind::RawTcp => {
                 What::Framed(FramedProducer::start(spec, certificates, bind, &fault).await?)
             }
-            _ => What::Ours(Producer::start(spec, certificates, bind, &fault).await?),
+            _ => What::Ours(Box::new(
+                Producer::start(spec, certificates, bind, &fault).await?,
+            )),
         };
         Ok(Self { what, fault })
     }

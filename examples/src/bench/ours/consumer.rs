@@ -63,10 +63,11 @@ impl Consumer {
             } else {
                 (0..spec.channels).map(source).collect()
             };
-            let gate = InputGate::setup(format!("gate {number}"), CONSUMER, channels, node.gates())
+            let gate = node
+                .exchange
+                .gate(format!("gate {number}"), CONSUMER, channels)
                 .await
                 .map_err(|error| failed(&error))?;
-            gate.request_partitions();
             let stops = number >= gates - stopped.min(gates);
             let (counters, fault) = (counters.clone(), fault.clone());
             tasks.spawn(async move {

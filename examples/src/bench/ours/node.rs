@@ -4,11 +4,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use thalweg_runtime::NodeSecurity;
 use thalweg_transport::{
-    BindAddr, Connections, Node, NodeError, TransportConfig, chain,
-    exchange::{
-        BufferPool, ConnectionManager, GateContext, NetworkConnectionManager,
-        ResultPartitionManager, TaskEventDispatcher,
-    },
+    BindAddr, Node, NodeError, TransportConfig, chain,
+    exchange::NodeExchange,
     proto::{ExecutionAttemptId, PartitionId, SubpartitionIndex},
     quic::QuicTransport,
     tcp::TcpTransport,
@@ -29,9 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct DataNode {
     pub(super) node: Node,
-    pub(super) pool: BufferPool,
-    pub(super) partitions: Arc<ResultPartitionManager>,
-    connections: Arc<NetworkConnectionManager>,
+    pub(super) exchange: NodeExchange,
     pub(super) config: TransportConfig,
 }
 
@@ -62,35 +57,13 @@ impl DataNode {
             _ => builder.start(TcpTransport::new(&config, None)).await,
         };
         let node = started.map_err(|error| failed(&error))?;
-        let connections = Arc::new(NetworkConnectionManager::new(
-            Arc::new(node.clone()),
-            config.clone(),
-        ));
-        let partitions = Arc::new(ResultPartitionManager::new(
-            config.partition_request_timeout,
-        ));
-        connections
-            .start(partitions.clone(), Arc::new(TaskEventDispatcher::new()))
-            .map_err(|error| failed(&error))?;
+        let exchange =
+            NodeExchange::start(Arc::new(node.clone()), &config).map_err(|error| failed(&error))?;
         Ok(Self {
             node,
-            pool: BufferPool::new(&config),
-            partitions,
-            connections,
+            exchange,
             config,
         })
-    }
-
-    /// What a gate borrows.
-    pub(super) fn gates(&self) -> GateContext {
-        GateContext::new(
-            &self.config,
-            self.connections.clone(),
-            self.partitions.clone(),
-            self.pool.clone(),
-            self.node.runtime().clone(),
-            self.node.tasks().clone(),
-        )
     }
 
     /// Where the task of this end runs.

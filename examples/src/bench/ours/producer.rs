@@ -10,7 +10,13 @@ use thalweg_transport::{
 
 use super::node::{DataNode, PRODUCER, failed, partition_of};
 use crate::{
-    bench::{fault::Fault, security::NodeCertificates, spec::Spec, tasks::Tasks},
+    bench::{
+        bulk::{YIELD_BYTES, block},
+        fault::Fault,
+        security::NodeCertificates,
+        spec::Spec,
+        tasks::Tasks,
+    },
     cli::failure::Failure,
 };
 
@@ -36,16 +42,17 @@ impl Producer {
         } else {
             (1, spec.channels)
         };
-        let payload = Bytes::from(vec![FILLING; node.config.payload_size()]);
+        let payload = block(node.config.payload_size());
         for number in 0..partitions {
             let partition = ResultPartition::pipelined(
                 partition_of(number),
                 PRODUCER,
                 subpartitions as usize,
-                &node.pool,
+                node.exchange.pool(),
             )
             .map_err(|error| failed(&error))?;
-            node.partitions
+            node.exchange
+                .partitions()
                 .register(partition.clone())
                 .map_err(|error| failed(&error))?;
             let writer = partition.writer().map_err(|error| failed(&error))?;
@@ -86,8 +93,3 @@ async fn produce(mut writer: PartitionWriter, payload: Bytes) -> Result<(), Exch
         }
     }
 }
-
-/// Bulk gives way after so many bytes, as ARCHITECTURE.md asks of every task that moves it.
-const YIELD_BYTES: usize = 128 * 1024;
-
-const FILLING: u8 = 0xa5;

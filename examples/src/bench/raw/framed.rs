@@ -13,7 +13,6 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
-    YIELD_BYTES,
     buffers::Buffers,
     header::{HEADER_BYTES, Header},
     landing::Landing,
@@ -21,8 +20,8 @@ use super::{
 };
 use crate::{
     bench::{
-        counters::Counters, fault::Fault, peer::Peer, security::NodeCertificates, spec::Spec,
-        tasks::Tasks, transport_kind::TransportKind,
+        bulk::YIELD_BYTES, counters::Counters, fault::Fault, peer::Peer,
+        security::NodeCertificates, spec::Spec, tasks::Tasks, transport_kind::TransportKind,
     },
     cli::failure::Failure,
 };

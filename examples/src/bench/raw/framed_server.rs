@@ -12,12 +12,12 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    FILLING,
     header::{CALLS, Header},
     vectored::write_all,
 };
 use crate::{
     bench::{
+        bulk::block,
         fault::Fault,
         security::NodeCertificates,
         spec::Spec,
@@ -56,7 +56,7 @@ impl FramedProducer {
         let address = listener.local_addr();
         let port = address.map_err(|error| failed(error.to_string()))?.port();
         let frames = Frames {
-            payload: Bytes::from(vec![FILLING; config.payload_size()]),
+            payload: block(config.payload_size()),
             channels: spec.channels,
             answers: spec.ping > 0,
         };

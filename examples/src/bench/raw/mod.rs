@@ -16,8 +16,3 @@ pub(crate) use framed::FramedConsumer;
 pub(crate) use framed_server::FramedProducer;
 pub(crate) use quic::QuicConsumer;
 pub(crate) use quic_server::QuicProducer;
-
-/// Bulk gives way after so many bytes, as ours does.
-const YIELD_BYTES: usize = 128 * 1024;
-
-const FILLING: u8 = 0xa5;

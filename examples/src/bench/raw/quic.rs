@@ -7,12 +7,12 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use thalweg_transport::{SERVER_NAME, now};
 
 use super::{
-    YIELD_BYTES,
     buffers::Buffers,
     quic_server::{DATA, close, open},
 };
 use crate::{
     bench::{
+        bulk::YIELD_BYTES,
         counters::Counters,
         fault::Fault,
         peer::{Peer, any_of},

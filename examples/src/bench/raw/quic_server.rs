@@ -6,9 +6,10 @@ use bytes::Bytes;
 use quinn::{Endpoint, RecvStream, SendStream, VarInt};
 use thalweg_transport::quic::QuicTransport;
 
-use super::{FILLING, quic::PRIORITY};
+use super::quic::PRIORITY;
 use crate::{
     bench::{
+        bulk::block,
         fault::Fault,
         security::NodeCertificates,
         spec::{MAX_PAYLOAD, Spec},
@@ -39,7 +40,7 @@ impl QuicProducer {
             .map_err(|error| Failure::failed(format!("cannot listen on {bind}: {error}")))?
             .port();
         let frame = spec.config().map_or(0, |config| config.payload_size());
-        let payload = Bytes::from(vec![FILLING; frame]);
+        let payload = block(frame);
         // One more for calls; never less than what our own connections begin with.
         let streams = VarInt::from_u32((spec.channels + 1).max(BEGIN_STREAMS));
         let (accepting, fault, spawner) = (endpoint.clone(), fault.clone(), tasks.spawner());
