@@ -22,7 +22,7 @@ use crate::{
         TaskExecutorClient, TaskManagerReport,
     },
     ids::{AllocationId, ExecutionId, FencingToken, JobId, VertexId},
-    rpc::{Deadline, EndpointHandle, RpcAddress, RpcConfig, RpcService},
+    rpc::{Deadline, EndpointHandle, RpcAddress, RpcConfig, RpcService, tests::serve},
     shuffle::ShuffleEnvironment,
     slots::{SlotState, SlotStatus},
 };
@@ -70,12 +70,7 @@ impl World {
         );
         let executor = TaskExecutor::new(config, services);
         let status = executor.status();
-        let executor = service
-            .endpoint("taskexecutor", executor)
-            .serve::<TaskExecutorClient>()
-            .spawn()
-            .unwrap();
-        executor.start();
+        let executor = serve::<TaskExecutorClient, _>(&service, "taskexecutor", executor);
         Self {
             gateway: executor.gateway(),
             service,
@@ -89,13 +84,7 @@ impl World {
     fn resource_manager(&self, script: Vec<Told>) -> Peer<FakeResourceManager> {
         let (state, seen) = FakeResourceManager::new(script);
         let token = state.token;
-        let handle = self
-            .service
-            .endpoint("resourcemanager", state)
-            .serve::<ResourceManagerClient>()
-            .spawn()
-            .unwrap();
-        handle.start();
+        let handle = serve::<ResourceManagerClient, _>(&self.service, "resourcemanager", state);
         Peer {
             handle,
             token,

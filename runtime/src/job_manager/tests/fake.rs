@@ -8,6 +8,7 @@ use std::{
 use bytes::Bytes;
 
 use super::*;
+use crate::rpc::tests::serve;
 
 /// What becomes of a submitted task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,12 +89,7 @@ impl Fake {
             shared: Arc::clone(&shared),
         };
         let session = fake.session;
-        let handle = service
-            .endpoint(endpoint, fake)
-            .serve::<TaskExecutorClient>()
-            .spawn()
-            .unwrap();
-        handle.start();
+        let handle = serve::<TaskExecutorClient, _>(service, endpoint, fake);
         let fake = Self {
             handle,
             shared,

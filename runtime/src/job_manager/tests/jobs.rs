@@ -4,13 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_job_runs_and_publishes_its_result_once() {
-    let cluster = Cluster::start();
-    let a = cluster
-        .task_manager("tm-1", 1, always(Behaviour::Finish))
-        .await;
-    let _b = cluster
-        .task_manager("tm-2", 2, always(Behaviour::Finish))
-        .await;
+    let (cluster, [a, _b]) = Cluster::of([1, 2], always(Behaviour::Finish)).await;
     let job = cluster.submit(graph(2)).await;
     let status = cluster.end(job).await;
     assert_eq!(status.state, JobState::Finished);
@@ -29,13 +23,7 @@ async fn a_job_runs_and_publishes_its_result_once() {
 
 #[tokio::test(start_paused = true)]
 async fn too_few_slots_fail_a_job_with_what_was_asked_and_what_exists() {
-    let cluster = Cluster::start();
-    let _a = cluster
-        .task_manager("tm-1", 2, always(Behaviour::Finish))
-        .await;
-    let _b = cluster
-        .task_manager("tm-2", 1, always(Behaviour::Finish))
-        .await;
+    let (cluster, [_a, _b]) = Cluster::of([2, 1], always(Behaviour::Finish)).await;
     let job = cluster.submit(graph(8)).await;
     let status = cluster.end(job).await;
     assert_eq!(status.state, JobState::Failed);
@@ -55,10 +43,8 @@ async fn too_few_slots_fail_a_job_with_what_was_asked_and_what_exists() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_task_manager_restarts_the_job_on_the_remaining_slots() {
-    let cluster = Cluster::start();
     let script = first(Behaviour::Run, Behaviour::Finish);
-    let a = cluster.task_manager("tm-1", 2, Arc::clone(&script)).await;
-    let b = cluster.task_manager("tm-2", 2, script).await;
+    let (cluster, [a, b]) = Cluster::of([2, 2], script).await;
     let job = cluster.submit(graph(2)).await;
     let status = cluster.running(job).await;
     assert_eq!(status.tasks[1].task_manager, Some(id("tm-2")), "spread");
@@ -78,13 +64,7 @@ async fn a_lost_task_manager_restarts_the_job_on_the_remaining_slots() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_task_manager_fails_a_job_without_restarts() {
-    let cluster = Cluster::start();
-    let _a = cluster
-        .task_manager("tm-1", 2, always(Behaviour::Run))
-        .await;
-    let b = cluster
-        .task_manager("tm-2", 2, always(Behaviour::Run))
-        .await;
+    let (cluster, [_a, b]) = Cluster::of([2, 2], always(Behaviour::Run)).await;
     let mut graph = graph(2);
     graph.restart = Some(RestartStrategy::None);
     let job = cluster.submit(graph).await;
@@ -93,27 +73,12 @@ async fn a_lost_task_manager_fails_a_job_without_restarts() {
     let status = cluster.end(job).await;
     assert_eq!(status.state, JobState::Failed);
     assert_eq!(status.failure.unwrap().kind, FailureKind::TaskManagerLost);
-    assert_eq!(
-        cluster
-            .manager
-            .resource_manager()
-            .overview()
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(cluster.registered().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn missing_slots_after_a_loss_name_the_lost_task_manager() {
-    let cluster = Cluster::start();
-    let _a = cluster
-        .task_manager("tm-1", 1, always(Behaviour::Run))
-        .await;
-    let b = cluster
-        .task_manager("tm-2", 1, always(Behaviour::Run))
-        .await;
+    let (cluster, [_a, b]) = Cluster::of([1, 1], always(Behaviour::Run)).await;
     let job = cluster.submit(graph(2)).await;
     cluster.running(job).await;
     b.kill().await;
@@ -128,10 +93,8 @@ async fn missing_slots_after_a_loss_name_the_lost_task_manager() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_task_manager_that_comes_back_is_used_again() {
-    let cluster = Cluster::start();
     let script = first(Behaviour::Run, Behaviour::Finish);
-    let _a = cluster.task_manager("tm-1", 1, Arc::clone(&script)).await;
-    let b = cluster.task_manager("tm-2", 1, Arc::clone(&script)).await;
+    let (cluster, [_a, b]) = Cluster::of([1, 1], script.clone()).await;
     let job = cluster.submit(graph(2)).await;
     cluster.running(job).await;
     b.kill().await;
@@ -162,10 +125,7 @@ async fn a_failing_task_uses_the_restarts_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_submission_fails_with_its_own_cause() {
-    let cluster = Cluster::start();
-    let _a = cluster
-        .task_manager("tm-1", 1, always(Behaviour::Refuse))
-        .await;
+    let (cluster, [_a]) = Cluster::of([1], always(Behaviour::Refuse)).await;
     let job = cluster.submit(graph(1)).await;
     let status = cluster.end(job).await;
     let failure = status.failure.unwrap();
@@ -182,10 +142,7 @@ async fn a_refused_submission_fails_with_its_own_cause() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_can_be_cancelled() {
-    let cluster = Cluster::start();
-    let a = cluster
-        .task_manager("tm-1", 2, always(Behaviour::Run))
-        .await;
+    let (cluster, [a]) = Cluster::of([2], always(Behaviour::Run)).await;
     let job = cluster.submit(graph(2)).await;
     cluster.running(job).await;
     let client = cluster.manager.dispatcher();
@@ -202,13 +159,7 @@ async fn a_job_can_be_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn two_jobs_run_at_once_and_a_third_waits_for_slots() {
-    let cluster = Cluster::start();
-    let _a = cluster
-        .task_manager("tm-1", 2, always(Behaviour::Run))
-        .await;
-    let _b = cluster
-        .task_manager("tm-2", 2, always(Behaviour::Run))
-        .await;
+    let (cluster, [_a, _b]) = Cluster::of([2, 2], always(Behaviour::Run)).await;
     let one = cluster.submit(graph(2)).await;
     let two = cluster.submit(graph(2)).await;
     cluster.running(one).await;
@@ -227,10 +178,7 @@ async fn two_jobs_run_at_once_and_a_third_waits_for_slots() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_slot_is_looked_for_elsewhere() {
-    let cluster = Cluster::start();
-    let a = cluster
-        .task_manager("tm-1", 2, always(Behaviour::Finish))
-        .await;
+    let (cluster, [a]) = Cluster::of([2], always(Behaviour::Finish)).await;
     *a.shared.refuse_slots.lock().unwrap() = true;
     let _b = cluster
         .task_manager("tm-2", 1, always(Behaviour::Finish))
@@ -244,10 +192,7 @@ async fn a_refused_slot_is_looked_for_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn separate_groups_run_on_separate_task_managers() {
-    let cluster = Cluster::start();
-    let _a = cluster
-        .task_manager("tm-1", 2, always(Behaviour::Finish))
-        .await;
+    let (cluster, [_a]) = Cluster::of([2], always(Behaviour::Finish)).await;
     let mut graph = graph(2);
     graph.vertices[1].slot_group = 1;
     graph.placement = Placement::SeparateGroups;
@@ -269,10 +214,8 @@ async fn separate_groups_run_on_separate_task_managers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_task_manager_is_lost_after_the_heartbeat_timeout() {
-    let cluster = Cluster::start();
     let script = first(Behaviour::Run, Behaviour::Finish);
-    let _a = cluster.task_manager("tm-1", 2, Arc::clone(&script)).await;
-    let b = cluster.task_manager("tm-2", 2, script).await;
+    let (cluster, [_a, b]) = Cluster::of([2, 2], script).await;
     let job = cluster.submit(graph(2)).await;
     cluster.running(job).await;
     *b.shared.silent.lock().unwrap() = true;
@@ -287,16 +230,7 @@ async fn a_silent_task_manager_is_lost_after_the_heartbeat_timeout() {
     );
     assert_eq!(b.shared.saw("disconnected: HeartbeatTimeout"), 1);
     assert_eq!(b.shared.saw("gave TaskManager tm-2 up"), 1);
-    assert_eq!(
-        cluster
-            .manager
-            .resource_manager()
-            .overview()
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(cluster.registered().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,10 +252,7 @@ async fn wrong_jobs_are_refused_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn finished_jobs_expire_after_the_retention() {
-    let cluster = Cluster::start();
-    let _a = cluster
-        .task_manager("tm-1", 1, always(Behaviour::Finish))
-        .await;
+    let (cluster, [_a]) = Cluster::of([1], always(Behaviour::Finish)).await;
     let job = cluster.submit(graph(1)).await;
     cluster.end(job).await;
     let client = cluster.manager.dispatcher();
@@ -335,10 +266,7 @@ async fn finished_jobs_expire_after_the_retention() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_fails_running_jobs_and_tells_the_task_managers() {
-    let cluster = Cluster::start();
-    let a = cluster
-        .task_manager("tm-1", 2, always(Behaviour::Run))
-        .await;
+    let (cluster, [a]) = Cluster::of([2], always(Behaviour::Run)).await;
     let job = cluster.submit(graph(2)).await;
     cluster.running(job).await;
     let start = thalweg_transport::now();

@@ -35,6 +35,18 @@ impl Cluster {
         Self { service, manager }
     }
 
+    /// TaskManagers `tm-1`, `tm-2`, … with so many slots, which all do the same.
+    async fn of<const N: usize>(slots: [usize; N], script: Script) -> (Self, [Fake; N]) {
+        let cluster = Self::start();
+        let mut fakes = Vec::with_capacity(N);
+        for (number, slots) in (1..).zip(slots) {
+            let name = format!("tm-{number}");
+            fakes.push(cluster.task_manager(&name, slots, script.clone()).await);
+        }
+        let fakes = fakes.try_into().ok();
+        (cluster, fakes.expect("as many as slot counts"))
+    }
+
     async fn task_manager(&self, name: &str, slots: usize, script: Script) -> Fake {
         self.replacement(name, name, slots, script).await
     }
@@ -84,6 +96,12 @@ impl Cluster {
     async fn free_slots(&self) -> usize {
         let overview = self.manager.resource_manager().overview().await.unwrap();
         overview.iter().map(|tm| tm.report.slots.free()).sum()
+    }
+
+    /// How many TaskManagers are registered.
+    async fn registered(&self) -> usize {
+        let overview = self.manager.resource_manager().overview().await;
+        overview.unwrap().len()
     }
 
     async fn result(&self, job: JobId) -> String {

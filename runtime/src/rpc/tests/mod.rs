@@ -144,14 +144,19 @@ pub(crate) fn service() -> RpcService {
     RpcService::builder(id("node-1")).build().unwrap()
 }
 
-pub(crate) fn counter(service: &RpcService, name: &str) -> EndpointHandle<Counter> {
-    let endpoint = service
-        .endpoint(name, Counter::default())
-        .serve::<CounterClient>()
-        .spawn()
-        .unwrap();
+/// Starts an endpoint that serves one gateway.
+pub(crate) fn serve<G: ServedBy<E>, E: Endpoint>(
+    service: &RpcService,
+    name: &str,
+    state: E,
+) -> EndpointHandle<E> {
+    let endpoint = service.endpoint(name, state).serve::<G>().spawn().unwrap();
     endpoint.start();
     endpoint
+}
+
+pub(crate) fn counter(service: &RpcService, name: &str) -> EndpointHandle<Counter> {
+    serve::<CounterClient, _>(service, name, Counter::default())
 }
 
 /// A node on an in-memory network, whose certificate, if any, has this role.

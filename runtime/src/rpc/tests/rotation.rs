@@ -76,13 +76,7 @@ impl JournalGateway for Journal {
 }
 
 fn journal(service: &RpcService) -> EndpointHandle<Journal> {
-    let endpoint = service
-        .endpoint("journal", Journal::default())
-        .serve::<JournalClient>()
-        .spawn()
-        .unwrap();
-    endpoint.start();
-    endpoint
+    serve::<JournalClient, _>(service, "journal", Journal::default())
 }
 
 fn with_age(max_connection_age: Duration) -> TransportConfig {

@@ -72,12 +72,7 @@ async fn a_panic_of_an_answer_future_fails_only_its_call() {
             answer
         }
     }
-    let endpoint = service()
-        .endpoint("late", Late)
-        .serve::<LateClient>()
-        .spawn()
-        .unwrap();
-    endpoint.start();
+    let endpoint = serve::<LateClient, _>(&service(), "late", Late);
     let client: LateClient = endpoint.gateway();
     assert_eq!(client.explode().await.unwrap_err().kind(), "rpc.panic");
     assert_eq!(client.forget().await.unwrap_err().kind(), "rpc.no_answer");

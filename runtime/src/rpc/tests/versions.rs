@@ -57,18 +57,8 @@ mod newer {
 #[tokio::test(start_paused = true)]
 async fn a_gateway_with_a_method_more_talks_to_one_with_a_method_less() {
     let (caller, callee) = pair(RpcConfig::default()).await;
-    let old = callee
-        .endpoint("old", older::Store)
-        .serve::<older::StoreClient>()
-        .spawn()
-        .unwrap();
-    old.start();
-    let new = callee
-        .endpoint("new", newer::Store)
-        .serve::<newer::StoreClient>()
-        .spawn()
-        .unwrap();
-    new.start();
+    let old = serve::<older::StoreClient, _>(&callee, "old", older::Store);
+    let new = serve::<newer::StoreClient, _>(&callee, "new", newer::Store);
     let client: newer::StoreClient = caller.connect(old.address(), None).await.unwrap();
     assert_eq!(client.read().await, Ok(1));
     let error = client.compact().await.unwrap_err();
@@ -81,12 +71,7 @@ async fn a_gateway_with_a_method_more_talks_to_one_with_a_method_less() {
 #[tokio::test(start_paused = true)]
 async fn arguments_that_do_not_decode_are_an_error_and_not_a_hang() {
     let (caller, callee) = pair(RpcConfig::default()).await;
-    let new = callee
-        .endpoint("new", newer::Store)
-        .serve::<newer::StoreClient>()
-        .spawn()
-        .unwrap();
-    new.start();
+    let new = serve::<newer::StoreClient, _>(&callee, "new", newer::Store);
     let client: older::StoreClient = caller.connect(new.address(), None).await.unwrap();
     let error = client.write(77).await.unwrap_err();
     let RpcError::Decode { what, .. } = &error else {
@@ -99,11 +84,7 @@ async fn arguments_that_do_not_decode_are_an_error_and_not_a_hang() {
 #[tokio::test(start_paused = true)]
 async fn another_type_of_the_same_name_is_no_local_gateway() {
     let service = service();
-    let old = service
-        .endpoint("old", older::Store)
-        .serve::<older::StoreClient>()
-        .spawn()
-        .unwrap();
+    let old = serve::<older::StoreClient, _>(&service, "old", older::Store);
     let error = service
         .connect::<newer::StoreClient>(old.address(), None)
         .await
