@@ -12,6 +12,7 @@ use time::OffsetDateTime;
 
 use crate::clock::{self, DAY_SECONDS};
 use crate::error::{CertError, Origin, Warning};
+use crate::files::{CA_CERTIFICATE_FILE, CA_KEY_FILE};
 use crate::identity::{check_cluster, trust_domain_uri};
 use crate::info::CertificateInfo;
 use crate::names::SubjectAltName;
@@ -337,12 +338,6 @@ fn ia5(text: &str) -> Result<Ia5String, CertError> {
     Ia5String::try_from(text)
         .map_err(|error| CertError::sign("write a name into the certificate", error))
 }
-
-/// File of the CA certificates, in the folder of the authority and in the folder of each node.
-pub const CA_CERTIFICATE_FILE: &str = "ca.pem";
-
-/// File of the authority's private key. It never leaves the authority's folder.
-pub const CA_KEY_FILE: &str = "ca.key";
 
 /// Ten years: replacing the authority touches every node, so it is rare.
 pub const DEFAULT_CA_DAYS: u32 = 3650;

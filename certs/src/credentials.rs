@@ -13,8 +13,8 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{CertificateError, ClientConfig, Error, InconsistentKeys, ServerConfig};
 
-use crate::authority::CA_CERTIFICATE_FILE;
 use crate::error::{CertError, Origin, Warning};
+use crate::files::{CA_CERTIFICATE_FILE, CERTIFICATE_FILE, KEY_FILE};
 use crate::identity::Identity;
 use crate::info::{CertificateInfo, identity_in};
 use crate::verify::{PeerVerifiers, provider};
@@ -291,12 +291,6 @@ fn untrusted(error: Error, certificate: &Origin, roots: &Origin) -> CertError {
 fn protocols(alpn: &[&[u8]]) -> Vec<Vec<u8>> {
     alpn.iter().map(|protocol| protocol.to_vec()).collect()
 }
-
-/// File of the certificate chain in a node's folder.
-pub const CERTIFICATE_FILE: &str = "cert.pem";
-
-/// File of the private key in a node's folder.
-pub const KEY_FILE: &str = "key.pem";
 
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,7 @@ mod authority;
 mod clock;
 mod credentials;
 mod error;
+mod files;
 mod identity;
 mod info;
 mod names;
@@ -53,11 +54,10 @@ mod pem;
 mod store;
 mod verify;
 
-pub use authority::{
-    CA_CERTIFICATE_FILE, CA_KEY_FILE, CertificateAuthority, DEFAULT_CA_DAYS, MAX_DAYS,
-};
-pub use credentials::{CERTIFICATE_FILE, CredentialFiles, KEY_FILE, NodeCredentials};
+pub use authority::{CertificateAuthority, DEFAULT_CA_DAYS, MAX_DAYS};
+pub use credentials::{CredentialFiles, NodeCredentials};
 pub use error::{CertError, Origin, Warning};
+pub use files::{CA_CERTIFICATE_FILE, CA_KEY_FILE, CERTIFICATE_FILE, KEY_FILE};
 pub use identity::{Identity, Role};
 pub use info::{CertificateInfo, identity_of};
 pub use names::SubjectAltName;

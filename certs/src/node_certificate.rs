@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::authority::CA_CERTIFICATE_FILE;
-use crate::credentials::{CERTIFICATE_FILE, KEY_FILE, NodeCredentials};
+use crate::credentials::NodeCredentials;
 use crate::error::{CertError, Origin};
+use crate::files::{CA_CERTIFICATE_FILE, CERTIFICATE_FILE, KEY_FILE};
 use crate::identity::Identity;
 use crate::info::CertificateInfo;
 use crate::names::SubjectAltName;

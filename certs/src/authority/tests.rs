@@ -1,5 +1,5 @@
 use super::*;
-use crate::credentials::{CERTIFICATE_FILE, KEY_FILE};
+use crate::files::{CERTIFICATE_FILE, KEY_FILE};
 use crate::identity::{Identity, Role};
 
 const NOW: i64 = 1_800_000_000;
