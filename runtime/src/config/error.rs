@@ -52,6 +52,15 @@ impl ConfigError {
     }
 }
 
+/// The value, unless there are problems.
+pub(super) fn finish<T>(value: T, problems: Vec<Problem>) -> Result<T, ConfigError> {
+    if problems.is_empty() {
+        Ok(value)
+    } else {
+        Err(ConfigError::Invalid(Problems(problems)))
+    }
+}
+
 /// One or more problems, printed one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub(super) Vec<Problem>);

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::{
     Config,
     choices::nearest,
-    error::{ConfigError, Origin, Problem, Problems},
+    error::{ConfigError, Origin, Problem, finish},
     section::SetError,
     validate::Known,
     value::Raw,
@@ -294,15 +294,6 @@ impl Loader {
         };
         let dotted = format!("{section}.{key}");
         Problem::rule(&dotted, format!("unknown key {dotted} ({hint})"))
-    }
-}
-
-/// The value, unless there are problems.
-pub(super) fn finish<T>(value: T, problems: Vec<Problem>) -> Result<T, ConfigError> {
-    if problems.is_empty() {
-        Ok(value)
-    } else {
-        Err(ConfigError::Invalid(Problems(problems)))
     }
 }
 

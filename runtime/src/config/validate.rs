@@ -6,8 +6,7 @@ use super::{
     Config, ConfigError,
     address::is_address,
     choices::{TlsMode, alternatives, one_of},
-    error::Problem,
-    load::finish,
+    error::{Problem, finish},
     units::format_duration,
     unsupported::UNSUPPORTED,
 };
