@@ -1,6 +1,5 @@
 //! The JobManager of a cluster: ResourceManager, Dispatcher and one JobMaster for each job, on one RPC service.
 
-mod caller;
 mod config;
 mod watch;
 
@@ -10,7 +9,6 @@ use thiserror::Error;
 
 pub use config::JobManagerConfig;
 
-pub(crate) use caller::{check_address, check_caller};
 pub(crate) use watch::Watch;
 
 use crate::{

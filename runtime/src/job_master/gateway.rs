@@ -11,7 +11,6 @@ use crate::{
     },
     ids::{AllocationId, ExecutionId},
     job::{FailureCause, JobState, JobStatus, TaskMetrics, TaskState},
-    job_manager::{check_address, check_caller},
     rpc::{Answer, Context, HandlerError},
 };
 
@@ -22,15 +21,13 @@ impl JobMasterGateway for JobMaster {
         registration: TaskManagerRegistration,
     ) -> Answer<RegistrationResponse<JobMasterAccepted>> {
         let id = registration.id.clone();
-        let rejected = if let Err(error) = check_caller(cx, &id) {
+        let rejected = if let Err(error) = cx.check_registration(&id, &registration.address) {
             Some(error.to_string())
         } else if registration.job != self.job {
             Some(format!(
                 "this is the JobMaster of job {}, not of {}",
                 self.job, registration.job
             ))
-        } else if let Err(error) = check_address(cx, &registration.address, &id) {
-            Some(error.to_string())
         } else if self.graph.state().is_terminal() {
             Some(format!("job {} has ended", self.job))
         } else {
@@ -47,14 +44,10 @@ impl JobMasterGateway for JobMaster {
             let reason = "too many registrations are under way".to_owned();
             return Answer::ok(RegistrationResponse::Refused { reason });
         };
-        let (reply, answer) = Answer::deferred();
-        let service = cx.service().clone();
         let address = registration.address.clone();
-        let gateway = async move { service.connect(&address, None).await };
-        cx.spawn(gateway, move |this, cx, result| {
-            reply.send(Ok(this.on_connected(cx, registration, connect, result)));
-        });
-        answer
+        cx.connect_back(&address, move |this: &mut Self, cx, result| {
+            this.on_connected(cx, registration, connect, result)
+        })
     }
 
     fn offer_slots(
@@ -63,7 +56,7 @@ impl JobMasterGateway for JobMaster {
         task_manager: ResourceId,
         offers: Vec<SlotOffer>,
     ) -> Answer<Vec<AllocationId>> {
-        if let Err(error) = check_caller(cx, &task_manager) {
+        if let Err(error) = cx.check_caller(&task_manager) {
             return Answer::err(error);
         }
         if !self.task_managers.is_connected(&task_manager) {
@@ -86,7 +79,7 @@ impl JobMasterGateway for JobMaster {
         allocation: AllocationId,
         cause: FailureCause,
     ) {
-        if check_caller(cx, &task_manager).is_err() {
+        if cx.check_caller(&task_manager).is_err() {
             return;
         }
         tracing::warn!(job = %self.job, %task_manager, %allocation, %cause, "slot failed");
@@ -143,7 +136,7 @@ impl JobMasterGateway for JobMaster {
         connections: u64,
         metrics: Vec<(ExecutionId, TaskMetrics)>,
     ) {
-        if check_caller(cx, &task_manager).is_err() {
+        if cx.check_caller(&task_manager).is_err() {
             return;
         }
         self.task_managers
@@ -174,7 +167,7 @@ impl JobMasterGateway for JobMaster {
         task_manager: ResourceId,
         cause: FailureCause,
     ) {
-        if check_caller(cx, &task_manager).is_ok() {
+        if cx.check_caller(&task_manager).is_ok() {
             self.on_lost(cx, &task_manager, &format!("it disconnected: {cause}"));
         }
     }
@@ -206,7 +199,7 @@ impl JobMaster {
     /// Checks that what is said of a task comes from the TaskManager that it was deployed to.
     fn check_owner(&self, cx: &Context<Self>, execution: ExecutionId) -> Result<(), HandlerError> {
         match self.graph.task_manager(execution) {
-            Some(owner) => check_caller(cx, owner),
+            Some(owner) => cx.check_caller(owner),
             None => Ok(()),
         }
     }

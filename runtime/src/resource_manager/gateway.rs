@@ -9,7 +9,6 @@ use crate::{
         TaskExecutorRegistration, TaskManagerStatus,
     },
     ids::{AllocationId, InstanceId, JobId},
-    job_manager::{check_address, check_caller},
     rpc::{Answer, Context},
 };
 
@@ -20,11 +19,7 @@ impl ResourceManagerGateway for ResourceManager {
         registration: TaskExecutorRegistration,
     ) -> Answer<RegistrationResponse<ResourceManagerAccepted>> {
         let id = registration.id.clone();
-        if let Err(error) = check_caller(cx, &id) {
-            let reason = error.to_string();
-            return Answer::ok(RegistrationResponse::Rejected { reason });
-        }
-        if let Err(error) = check_address(cx, &registration.address, &id) {
+        if let Err(error) = cx.check_registration(&id, &registration.address) {
             let reason = error.to_string();
             return Answer::ok(RegistrationResponse::Rejected { reason });
         }
@@ -45,14 +40,10 @@ impl ResourceManagerGateway for ResourceManager {
         self.last_connect += 1;
         let connect = self.last_connect;
         self.connecting.insert(id, connect);
-        let (reply, answer) = Answer::deferred();
-        let service = cx.service().clone();
         let address = registration.address.clone();
-        let gateway = async move { service.connect(&address, None).await };
-        cx.spawn(gateway, move |this, cx, result| {
-            reply.send(Ok(this.on_connected(cx, registration, connect, result)));
-        });
-        answer
+        cx.connect_back(&address, move |this: &mut Self, cx, result| {
+            this.on_connected(cx, registration, connect, result)
+        })
     }
 
     fn disconnect_task_executor(
@@ -101,7 +92,7 @@ impl ResourceManager {
     fn calling(&self, cx: &Context<Self>, instance: InstanceId) -> Option<ResourceId> {
         let mut registered = self.registered.iter();
         let (id, _) = registered.find(|(_, registered)| registered.instance == instance)?;
-        check_caller(cx, id).is_ok().then(|| id.clone())
+        cx.check_caller(id).is_ok().then(|| id.clone())
     }
 }
 

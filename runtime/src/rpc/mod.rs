@@ -89,6 +89,7 @@ mod answer;
 mod budget;
 mod builder;
 mod call;
+mod caller;
 mod config;
 mod context;
 mod core;
