@@ -218,7 +218,7 @@ const BANNED_IN_PURE: [&str; 7] = [
     "thalweg_transport::now",
 ];
 /// Folders and files of pure state machines.
-const PURE: [&str; 13] = [
+const PURE: [&str; 15] = [
     "transport/src/proto/",
     "runtime/src/job/",
     "runtime/src/slots/",
@@ -232,6 +232,8 @@ const PURE: [&str; 13] = [
     "runtime/src/job_master/results.rs",
     "runtime/src/job_master/slot_pool.rs",
     "runtime/src/resource_manager/slot_manager/",
+    "runtime/src/task/pace.rs",
+    "runtime/src/taskexecutor/hold.rs",
 ];
 /// Which crates of the workspace a crate may depend on.
 const ARROWS: [(&str, &[&str]); 5] = [

@@ -66,6 +66,17 @@ choice! {
 }
 
 choice! {
+    /// On which threads a TaskManager runs tasks.
+    TaskPlacement {
+        /// Each task on a thread of its own.
+        OwnThread = "own-thread",
+        /// Tasks of [light](crate::task::Task::LIGHT) types on the network thread of the node, all others each on a
+        /// thread of its own. So are all tasks of a node without a network.
+        Network = "network",
+    }
+}
+
+choice! {
     /// When a failed job starts again.
     RestartStrategy {
         /// Never.

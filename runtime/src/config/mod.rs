@@ -20,7 +20,7 @@ mod url;
 mod validate;
 mod value;
 
-pub use choices::{Compression, RestartStrategy, TlsMode};
+pub use choices::{Compression, RestartStrategy, TaskPlacement, TlsMode};
 pub use error::{ConfigError, Origin, Problem, Problems};
 pub use load::{ConfigFile, ENVIRONMENT_PREFIX, Sources, environment};
 pub use node::{ClusterSection, NodeSection, TlsFiles, TlsSection, TransportSection};

@@ -4,7 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use thalweg_transport::BindAddr;
 
-use super::{choices::RestartStrategy, section::section, units::ByteSize, url::Url};
+use super::{
+    choices::{RestartStrategy, TaskPlacement},
+    section::section,
+    units::ByteSize,
+    url::Url,
+};
 
 section! {
     /// The JobManager, and how others find it.
@@ -38,6 +43,8 @@ section! {
         slot_timeout: Duration = Duration::from_secs(10),
         /// Memory that tasks of this node may reserve, split over its slots. Default 256 MiB.
         memory: ByteSize = ByteSize::mib(256),
+        /// On which threads tasks run. Default own-thread: user code then cannot hold up the connections of its node.
+        task_placement: TaskPlacement = TaskPlacement::OwnThread,
     }
 }
 

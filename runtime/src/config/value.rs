@@ -6,7 +6,7 @@ use thalweg_transport::{BindAddr, Profile, ResourceId};
 use toml::de::DeValue;
 
 use super::{
-    choices::{Compression, RestartStrategy, TlsMode, alternatives},
+    choices::{Compression, RestartStrategy, TaskPlacement, TlsMode, alternatives},
     units::{ByteSize, format_duration, parse_duration},
     url::{Url, redact},
 };
@@ -214,7 +214,7 @@ macro_rules! by_text {
     };
 }
 
-by_text!(TlsMode, Compression, RestartStrategy, Url);
+by_text!(TlsMode, Compression, RestartStrategy, TaskPlacement, Url);
 
 impl<T: Value> Value for Option<T> {
     fn read(raw: &Raw) -> Result<Self, String> {

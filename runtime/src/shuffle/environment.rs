@@ -30,7 +30,7 @@ use crate::{
     gateways::{InputDeployment, OutputDeployment, PartitionKey, TaskDeployment},
     ids::{ExecutionId, JobId},
     job::{ExchangeMode, FailureKind},
-    task::{Cancellation, ChannelName, Input, Output, TaskCounters, TaskError, task_error},
+    task::{ChannelName, Controls, Input, Output, TaskError, task_error},
 };
 
 /// The data exchange of a TaskManager, the counterpart of Flink's `ShuffleEnvironment`. Clones share it.
@@ -155,6 +155,11 @@ impl ShuffleEnvironment {
         self.0.disk.get().map(|disk| disk.io().stats())
     }
 
+    /// The node's connections; `None` inside one node without a network.
+    pub(crate) fn connections(&self) -> Option<&Arc<dyn Connections>> {
+        self.0.network.as_ref()
+    }
+
     /// The dispatcher of task events.
     #[must_use]
     pub fn task_events(&self) -> &Arc<TaskEventDispatcher> {
@@ -195,8 +200,7 @@ impl ShuffleEnvironment {
     pub(crate) fn create_partitions(
         &self,
         deployment: &TaskDeployment,
-        counters: &TaskCounters,
-        cancellation: &Cancellation,
+        controls: &Controls,
     ) -> Result<Vec<Output>, TaskError> {
         let execution = deployment.execution;
         let mut outputs = Vec::with_capacity(deployment.outputs.len());
@@ -214,11 +218,9 @@ impl ShuffleEnvironment {
             match self.create_partition(execution, output) {
                 Ok(partition) => {
                     let writer = partition.writer();
-                    counters.add_partition(partition);
+                    controls.counters.add_partition(partition);
                     let writer = writer.map_err(|error| task_error(&error, "output"))?;
-                    let cancellation = cancellation.clone();
-                    let made =
-                        Output::new(writer, output.partition, output.distribution, cancellation);
+                    let made = Output::new(writer, output.partition, output.distribution, controls);
                     outputs.push(made);
                 }
                 Err(error) => {
@@ -278,8 +280,7 @@ impl ShuffleEnvironment {
         deployment: &TaskDeployment,
         own: &ResourceId,
         states: &ProducerStates,
-        counters: &TaskCounters,
-        cancellation: &Cancellation,
+        controls: &Controls,
     ) -> Result<Vec<Input>, TaskError> {
         let consumer = attempt_id(deployment.execution);
         let mut inputs = Vec::with_capacity(deployment.inputs.len());
@@ -304,9 +305,9 @@ impl ShuffleEnvironment {
                 .map_err(|error| task_error(&error, &name))?;
             gate.request_partitions();
             self.0.streams.fetch_add(remote, Ordering::Relaxed);
-            let records = counters.add_gate(gate.handle(), remote);
-            let (names, cancellation) = (channel_names(input), cancellation.clone());
-            inputs.push(Input::new(gate, index, names, records, cancellation));
+            let records = controls.counters.add_gate(gate.handle(), remote);
+            let names = channel_names(input);
+            inputs.push(Input::new(gate, index, names, records, controls));
         }
         Ok(inputs)
     }

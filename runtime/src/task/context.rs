@@ -1,8 +1,6 @@
 //! What user code is given.
 
-use super::{
-    Input, Output, ResultWriter, TaskInfo, cancellation::Cancellation, counters::TaskCounters,
-};
+use super::{Input, Output, ResultWriter, TaskInfo, controls::Controls};
 
 /// The surroundings of a running task: who it is, its inputs and outputs, its result.
 #[derive(Debug)]
@@ -11,8 +9,7 @@ pub struct TaskContext {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     result: ResultWriter,
-    counters: TaskCounters,
-    cancellation: Cancellation,
+    controls: Controls,
 }
 
 impl TaskContext {
@@ -21,16 +18,14 @@ impl TaskContext {
         inputs: Vec<Input>,
         outputs: Vec<Output>,
         result: ResultWriter,
-        counters: TaskCounters,
-        cancellation: Cancellation,
+        controls: Controls,
     ) -> Self {
         Self {
             info,
             inputs,
             outputs,
             result,
-            counters,
-            cancellation,
+            controls,
         }
     }
 
@@ -74,13 +69,13 @@ impl TaskContext {
 
     /// Says how far the task is: 0 to 10,000. Shown in status pages.
     pub fn progress(&self, parts: u32) {
-        self.counters.set_progress(parts);
+        self.controls.counters.set_progress(parts);
     }
 
     /// Whether the task was told to stop. Code that computes for long without reading or writing looks here.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.cancellation.is_cancelled()
+        self.controls.cancellation.is_cancelled()
     }
 
     /// Waits until the task is told to stop.
@@ -88,7 +83,7 @@ impl TaskContext {
     /// # Cancel safety
     /// Cancel-safe.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
-        let cancellation = self.cancellation.clone();
+        let cancellation = self.controls.cancellation.clone();
         async move { cancellation.cancelled().await }
     }
 

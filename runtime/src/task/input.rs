@@ -14,7 +14,10 @@ use thalweg_transport::{
     proto::PartitionId,
 };
 
-use super::{TaskError, cancellation::Cancellation, exchange_error::task_error};
+use super::{
+    TaskError, cancellation::Cancellation, controls::Controls, exchange_error::task_error,
+    pace::Pace,
+};
 
 /// One input of a task: the records of all its channels, one channel for each producer.
 pub struct Input {
@@ -25,6 +28,7 @@ pub struct Input {
     /// What others see of `records`; this input alone writes it.
     published: Arc<AtomicU64>,
     cancellation: Cancellation,
+    pace: Pace,
 }
 
 /// Which partition is behind a channel, for messages.
@@ -41,7 +45,7 @@ impl Input {
         index: usize,
         channels: Vec<ChannelName>,
         published: Arc<AtomicU64>,
-        cancellation: Cancellation,
+        controls: &Controls,
     ) -> Self {
         Self {
             reader: RecordReader::new(gate),
@@ -49,7 +53,8 @@ impl Input {
             channels,
             records: 0,
             published,
-            cancellation,
+            cancellation: controls.cancellation.clone(),
+            pace: controls.pace,
         }
     }
 
@@ -68,6 +73,9 @@ impl Input {
     pub async fn next(&mut self) -> Result<Option<(usize, Bytes)>, TaskError> {
         loop {
             self.cancellation.check()?;
+            if self.pace.turn_is_over() {
+                tokio::task::yield_now().await;
+            }
             let ready = match self.reader.try_next() {
                 Ok(Some(item)) => Ok(item),
                 Ok(None) => self.cancellation.run(self.reader.next()).await?,
@@ -77,6 +85,7 @@ impl Input {
                 None => return Ok(None),
                 Some((channel, exchange::Input::Record(record))) => {
                     self.records += 1;
+                    self.pace.count(record.len());
                     self.published.store(self.records, Ordering::Relaxed);
                     return Ok(Some((channel, record)));
                 }

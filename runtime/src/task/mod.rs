@@ -2,12 +2,14 @@
 
 mod cancellation;
 mod context;
+mod controls;
 mod counters;
 mod error;
 mod exchange_error;
 mod info;
 mod input;
 mod output;
+mod pace;
 mod registry;
 mod result;
 
@@ -19,8 +21,8 @@ pub use output::Output;
 pub use registry::{BoxTask, Task, TaskRegistry};
 pub use result::ResultWriter;
 
-pub(crate) use cancellation::Cancellation;
-pub(crate) use counters::TaskCounters;
+pub(crate) use controls::Controls;
 pub(crate) use exchange_error::task_error;
 pub(crate) use input::ChannelName;
+pub(crate) use pace::Pace;
 pub(crate) use result::ResultSink;

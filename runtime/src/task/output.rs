@@ -5,7 +5,10 @@ use std::fmt;
 use thalweg_transport::exchange::{ExchangeError, PartitionWriter};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{TaskError, cancellation::Cancellation, exchange_error::task_error};
+use super::{
+    TaskError, cancellation::Cancellation, controls::Controls, exchange_error::task_error,
+    pace::Pace,
+};
 use crate::{gateways::PartitionKey, job::Distribution};
 
 /// One output of a task: records for the consumers of one edge of the job's graph.
@@ -17,6 +20,7 @@ pub struct Output {
     key: PartitionKey,
     router: Router,
     cancellation: Cancellation,
+    pace: Pace,
 }
 
 impl Output {
@@ -24,14 +28,15 @@ impl Output {
         writer: PartitionWriter,
         key: PartitionKey,
         distribution: Distribution,
-        cancellation: Cancellation,
+        controls: &Controls,
     ) -> Self {
         let consumers = writer.partition().subpartition_count();
         Self {
             router: Router::new(distribution, consumers, key.producer.subtask),
             writer,
             key,
-            cancellation,
+            cancellation: controls.cancellation.clone(),
+            pace: controls.pace,
         }
     }
 
@@ -70,7 +75,7 @@ impl Output {
     /// # Cancel safety
     /// As [`emit`](Self::emit).
     pub async fn emit_to(&mut self, consumer: usize, record: &[u8]) -> Result<(), TaskError> {
-        self.cancellation.check()?;
+        self.begin(record).await?;
         let written = match self.writer.try_emit(consumer, record) {
             Ok(true) => return Ok(()),
             Ok(false) => {
@@ -90,7 +95,7 @@ impl Output {
     /// # Cancel safety
     /// As [`emit`](Self::emit).
     pub async fn broadcast(&mut self, record: &[u8]) -> Result<(), TaskError> {
-        self.cancellation.check()?;
+        self.begin(record).await?;
         let written = self.cancellation.run(self.writer.broadcast(record)).await?;
         written.map_err(|error| self.failed(&error))
     }
@@ -130,6 +135,15 @@ impl Output {
     /// Ends it with an error that every consumer hears.
     pub(crate) fn fail(self, cause: &str) {
         self.writer.fail(cause);
+    }
+
+    async fn begin(&mut self, record: &[u8]) -> Result<(), TaskError> {
+        self.cancellation.check()?;
+        if self.pace.turn_is_over() {
+            tokio::task::yield_now().await;
+        }
+        self.pace.count(record.len());
+        Ok(())
     }
 
     fn failed(&self, error: &ExchangeError) -> TaskError {

@@ -9,12 +9,24 @@ use super::{TaskContext, TaskError};
 /// User code: one subtask of one vertex.
 ///
 /// It runs on a thread of its own, with a tokio runtime of its own, so that it may block and compute as it likes: no
-/// connection's keep-alive waits for it. It ends when its inputs have ended, or early with an error.
+/// connection's keep-alive waits for it; [`LIGHT`](Self::LIGHT) types may share a thread. It ends when its inputs have
+/// ended, or early with an error.
 ///
 /// A cancelled task sees [`TaskError::cancelled`] from its next read or write. If it has not stopped after
 /// `task.cancellation_interval`, because it waits for something else, its `run` is dropped where it waits. Code that
 /// does not wait either, and goes on for `task.cancellation_timeout`, is a fatal error of its TaskManager.
 pub trait Task: Send + Sized + 'static {
+    /// Whether the type is made to share a thread with its node's connections, which is where
+    /// `taskmanager.task_placement = "network"` runs it. `false` unless stated: the task then has a thread of its own
+    /// whatever is configured.
+    ///
+    /// Stating it promises that `from_config`, `run` and `drop` never block (no file, no lock that others hold for long,
+    /// no `std::thread::sleep`), never compute for longer than a millisecond or so between two waits, reads or writes,
+    /// and leave nothing running: what `run` spawns on the runtime outlives it there. Reads and writes of records give
+    /// way to others by themselves. A task that breaks the promise holds up the keep-alives, calls and data of its whole
+    /// node; its TaskManager warns of it by name.
+    const LIGHT: bool = false;
+
     /// Makes the task from the configuration bytes of its vertex.
     ///
     /// # Errors
@@ -37,7 +49,14 @@ pub struct TaskRegistry {
     factories: BTreeMap<Arc<str>, Factory>,
 }
 
-type Factory = Arc<dyn Fn(&[u8]) -> Result<BoxTask, TaskError> + Send + Sync>;
+/// Makes a task from the configuration bytes of its vertex.
+type Make = dyn Fn(&[u8]) -> Result<BoxTask, TaskError> + Send + Sync;
+
+#[derive(Clone)]
+struct Factory {
+    make: Arc<Make>,
+    light: bool,
+}
 
 impl TaskRegistry {
     /// Without any type.
@@ -49,10 +68,11 @@ impl TaskRegistry {
     /// Registers a type under a name; a later one under the same name replaces it.
     #[must_use]
     pub fn with<T: Task>(mut self, name: &str) -> Self {
-        self.factories.insert(
-            name.into(),
-            Arc::new(|config| Ok(BoxTask(Box::new(T::from_config(config)?)))),
-        );
+        let factory = Factory {
+            make: Arc::new(|config| Ok(BoxTask(Box::new(T::from_config(config)?)))),
+            light: T::LIGHT,
+        };
+        self.factories.insert(name.into(), factory);
         self
     }
 
@@ -67,6 +87,12 @@ impl TaskRegistry {
         self.factories.contains_key(name)
     }
 
+    /// Whether the type of this name is [`LIGHT`](Task::LIGHT).
+    #[must_use]
+    pub fn is_light(&self, name: &str) -> bool {
+        self.factories.get(name).is_some_and(|f| f.light)
+    }
+
     /// Makes a task.
     ///
     /// # Errors
@@ -74,7 +100,7 @@ impl TaskRegistry {
     /// what the type's `from_config` says.
     pub fn make(&self, name: &str, config: &[u8]) -> Result<BoxTask, TaskError> {
         match self.factories.get(name) {
-            Some(factory) => factory(config),
+            Some(factory) => (factory.make)(config),
             None => Err(TaskError::of_kind(
                 crate::job::FailureKind::InvalidJob,
                 self.unknown(name),

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use thalweg_transport::ResourceId;
 
 use crate::{
-    config::Config,
+    config::{Config, TaskPlacement},
     gateways::TaskManagerReport,
     heartbeat::HeartbeatConfig,
     registration::RegistrationConfig,
@@ -37,6 +37,8 @@ pub struct TaskExecutorConfig {
     pub cancellation_interval: Duration,
     /// A cancelled task that does not stop in time is a fatal error. Default 3 min.
     pub cancellation_timeout: Duration,
+    /// On which threads tasks run.
+    pub placement: TaskPlacement,
     /// How often the counters of running tasks are told. Default 500 ms.
     pub metrics_interval: Duration,
 }
@@ -60,6 +62,7 @@ impl TaskExecutorConfig {
             heartbeat: HeartbeatConfig::from(&config.heartbeat),
             cancellation_interval: config.task.cancellation_interval,
             cancellation_timeout: config.task.cancellation_timeout,
+            placement: config.taskmanager.task_placement,
             metrics_interval: METRICS_INTERVAL,
         }
     }

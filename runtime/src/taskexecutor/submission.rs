@@ -11,6 +11,7 @@ use super::{
     error,
     executor::TaskExecutor,
     lifecycle::Ending,
+    place::Place,
     task::{RunningTask, TaskSetup},
 };
 use crate::{
@@ -56,7 +57,9 @@ impl TaskExecutor {
             .add_task(deployment.allocation, execution)
             .map_err(|error| error::slot(&error))?;
         self.services.shuffle.release_attempts_before(execution);
+        let light = registry.is_light(&deployment.task);
         let setup = TaskSetup {
+            place: Place::of(self.config.placement, &self.services.shuffle, light),
             deployment,
             registry,
             shuffle: self.services.shuffle.clone(),
@@ -144,11 +147,12 @@ impl TaskExecutor {
         });
     }
 
-    /// A task's thread has nothing more to do.
+    /// Nothing of a task runs any more.
     fn on_task_ended(&mut self, cx: &mut Context<Self>, execution: ExecutionId, ending: Ending) {
         let Some(task) = self.tasks.get(&execution).cloned() else {
             return;
         };
+        warn_of_hold(&task);
         let state = ending.state;
         match &ending.failure {
             // The task that failed first, or was cancelled, may run on another node: there it is told.
@@ -205,6 +209,7 @@ impl TaskExecutor {
         }
         cx.schedule(self.config.metrics_interval, |this, cx| {
             this.reporting = false;
+            this.tasks.values().for_each(warn_of_hold);
             this.report_metrics();
             if !this.tasks.is_empty() {
                 this.report_metrics_later(cx);
@@ -237,6 +242,14 @@ impl TaskExecutor {
 
     fn connections(&self) -> u64 {
         self.services.shuffle.stats().connections as u64
+    }
+}
+
+/// A task that keeps the network thread keeps it from everything else of the node, and its author should hear of it.
+fn warn_of_hold(task: &RunningTask) {
+    if let Some(held) = task.held_too_long() {
+        let (execution, vertex) = (task.execution(), task.info().vertex_name());
+        tracing::warn!(%execution, vertex, ?held, "a light task holds up the connections of its node: it must not block or compute for long");
     }
 }
 

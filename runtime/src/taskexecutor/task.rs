@@ -1,7 +1,6 @@
-//! Running one task attempt on a thread of its own.
+//! Running one task attempt.
 
 use std::{
-    any::Any,
     fmt,
     future::poll_fn,
     io,
@@ -9,17 +8,18 @@ use std::{
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
-    thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use thalweg_transport::{BoxFuture, ResourceId};
-use tokio::runtime::Builder;
+use thalweg_transport::{BoxFuture, ResourceId, now};
 use tracing::Instrument;
 
 use super::{
     error::job_master_failed,
+    hold::Hold,
     lifecycle::{Ending, TaskLifecycle},
+    place::{Place, panicked},
     reporter::TaskReporter,
 };
 use crate::{
@@ -28,8 +28,7 @@ use crate::{
     job::{FailureCause, FailureKind, TaskMetrics, TaskState},
     shuffle::{ProducerStates, ShuffleEnvironment},
     task::{
-        Cancellation, Output, ResultSink, ResultWriter, TaskContext, TaskCounters, TaskError,
-        TaskInfo, TaskRegistry,
+        Controls, Output, ResultSink, ResultWriter, TaskContext, TaskError, TaskInfo, TaskRegistry,
     },
 };
 
@@ -40,6 +39,7 @@ pub(super) struct TaskSetup {
     pub(super) shuffle: ShuffleEnvironment,
     pub(super) task_manager: ResourceId,
     pub(super) reporter: Arc<dyn TaskReporter>,
+    pub(super) place: Place,
 }
 
 /// An attempt that runs. Clones share it; dropping it changes nothing.
@@ -49,8 +49,9 @@ pub(super) struct RunningTask(Arc<Shared>);
 struct Shared {
     info: TaskInfo,
     lifecycle: Mutex<TaskLifecycle>,
-    cancellation: Cancellation,
-    counters: TaskCounters,
+    controls: Controls,
+    /// What measures its steps, if it shares its thread.
+    hold: Option<Arc<Hold>>,
     reporter: Arc<dyn TaskReporter>,
 }
 
@@ -58,41 +59,39 @@ impl RunningTask {
     /// Starts the attempt. `ended` is called on its thread when everything of it is gone: code, partitions, gates,
     /// buffers.
     ///
-    /// A thread for each task, with a current-thread runtime of its own: user code may block and compute for as long as
-    /// it likes, and neither a connection's keep-alive nor another task waits for it. Data crosses between this thread
-    /// and the network thread buffer by buffer.
-    ///
     /// # Errors
     /// The system gives no thread; nothing of the task exists then.
     pub(super) fn start(
         setup: TaskSetup,
         ended: impl FnOnce(Ending) + Send + 'static,
     ) -> io::Result<Self> {
+        let place = setup.place.clone();
         let task = Self(Arc::new(Shared {
             info: TaskInfo::new(&setup.deployment, setup.task_manager.clone()),
             lifecycle: Mutex::new(TaskLifecycle::new()),
-            cancellation: Cancellation::default(),
-            counters: TaskCounters::default(),
+            controls: Controls::new(place.pace()),
+            hold: place.hold(),
             reporter: Arc::clone(&setup.reporter),
         }));
-        let running = task.clone();
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let execution = setup.deployment.execution;
+        let vertex = setup.deployment.vertex_name.as_str();
+        let span = tracing::info_span!(parent: None, "task", %execution, vertex);
         let name = thread_name(&setup.deployment);
-        thread::Builder::new().name(name).spawn(move || {
-            let execution = setup.deployment.execution;
-            let span =
-                tracing::info_span!("task", %execution, vertex = running.0.info.vertex_name());
-            let run = execute(&running, setup).instrument(span);
-            let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)))
-                .unwrap_or_else(|panic| Err(panicked(FailureKind::Internal, &*panic)));
-            // What user code has left on the runtime must not hold the ending up.
-            runtime.shutdown_background();
-            running.0.counters.freeze();
-            let ending = running.0.lock().end(outcome.map_err(TaskError::into_cause));
-            drop(running);
+        let (running, over) = (task.clone(), task.clone());
+        let attempt = async move { execute(&running, setup).await }.instrument(span);
+        let hold = task.0.hold.clone();
+        place.run(name, hold, Box::pin(attempt), move |outcome| {
+            over.0.controls.counters.freeze();
+            let ending = over.0.lock().end(outcome.map_err(TaskError::into_cause));
+            drop(over);
             ended(ending);
         })?;
         Ok(task)
+    }
+
+    /// For how long it has held the thread that it shares, if that is too long and news.
+    pub(super) fn held_too_long(&self) -> Option<Duration> {
+        self.0.hold.as_ref()?.news(now())
     }
 
     pub(super) fn execution(&self) -> ExecutionId {
@@ -108,7 +107,7 @@ impl RunningTask {
     }
 
     pub(super) fn metrics(&self) -> TaskMetrics {
-        self.0.counters.snapshot()
+        self.0.controls.counters.snapshot()
     }
 
     pub(super) fn reporter(&self) -> &Arc<dyn TaskReporter> {
@@ -119,21 +118,21 @@ impl RunningTask {
     pub(super) fn cancel(&self) -> bool {
         let news = self.0.lock().cancel();
         if news {
-            self.0.cancellation.cancel();
+            self.0.controls.cancellation.cancel();
         }
         news
     }
 
     /// Ends the wait of a task that was told to stop and did not.
     pub(super) fn interrupt(&self) {
-        self.0.cancellation.interrupt();
+        self.0.controls.cancellation.interrupt();
     }
 
     /// Makes it fail; whether it has to be told to stop.
     pub(super) fn fail(&self, cause: FailureCause) -> bool {
         let news = self.0.lock().fail(cause);
         if news {
-            self.0.cancellation.cancel();
+            self.0.controls.cancellation.cancel();
         }
         news
     }
@@ -158,9 +157,14 @@ impl RunningTask {
             return Err(TaskError::cancelled());
         }
         let report = self.0.reporter.report(self.update(phase, None));
-        self.0.cancellation.run(report).await?.map_err(|error| {
-            job_master_failed(&format!("the JobMaster did not hear of {phase}"), &error)
-        })
+        self.0
+            .controls
+            .cancellation
+            .run(report)
+            .await?
+            .map_err(|error| {
+                job_master_failed(&format!("the JobMaster did not hear of {phase}"), &error)
+            })
     }
 
     /// Why the outputs end early, in words for their consumers.
@@ -209,21 +213,16 @@ async fn execute(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> 
 
 async fn run(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> {
     let deployment = &setup.deployment;
-    let (counters, cancellation) = (&task.0.counters, &task.0.cancellation);
+    let controls = &task.0.controls;
+    let cancellation = &controls.cancellation;
     let make = || setup.registry.make(&deployment.task, &deployment.config);
     let mut code = contained(async { make() }).await?;
     // Partitions come before gates: in a cycle-free job every partition then appears without waiting for another.
-    let outputs = setup
-        .shuffle
-        .create_partitions(deployment, counters, cancellation)?;
+    let outputs = setup.shuffle.create_partitions(deployment, controls)?;
     let states = producer_states(&setup.reporter);
-    let gates = setup.shuffle.create_gates(
-        deployment,
-        &setup.task_manager,
-        &states,
-        counters,
-        cancellation,
-    );
+    let gates = setup
+        .shuffle
+        .create_gates(deployment, &setup.task_manager, &states, controls);
     let inputs = match cancellation.run(gates).await.flatten() {
         Ok(inputs) => inputs,
         Err(error) => {
@@ -237,8 +236,7 @@ async fn run(task: &RunningTask, setup: TaskSetup) -> Result<(), TaskError> {
         inputs,
         outputs,
         ResultWriter::new(sink, cancellation.clone()),
-        counters.clone(),
-        cancellation.clone(),
+        controls.clone(),
     );
     let mut result = task.enter(TaskState::Running).await;
     if result.is_ok() {
@@ -278,15 +276,6 @@ async fn contained<T>(code: impl Future<Output = Result<T, TaskError>>) -> Resul
             .unwrap_or_else(|panic| Poll::Ready(Err(panicked(FailureKind::User, &*panic))))
     })
     .await
-}
-
-fn panicked(kind: FailureKind, panic: &(dyn Any + Send)) -> TaskError {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("something that is no text");
-    TaskError::of_kind(kind, format!("the task panicked: {text}"))
 }
 
 fn fail_all(outputs: Vec<Output>, cause: &str) {

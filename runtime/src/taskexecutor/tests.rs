@@ -3,6 +3,7 @@
 pub(crate) mod fakes;
 mod graph;
 mod links;
+mod placement;
 mod slots;
 mod tasks;
 mod user_code;

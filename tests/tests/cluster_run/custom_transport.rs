@@ -7,13 +7,11 @@ use thalweg_examples::jobs::{
     shuffle::{Pattern, Shuffle},
     wordcount::{WordCount, WordCountResult, select},
 };
-use thalweg_runtime::{
-    Backend, BackendRegistry, MiniCluster, RpcSharing,
-    config::{Config, ConfigFile, Known, Sources},
-    ids::JobId,
-    job::{JobGraph, JobState, JobStatus},
+use thalweg_runtime::{Backend, BackendRegistry, MiniCluster, job::JobState};
+use thalweg_tests::{
+    faulty::{FaultInjecting, Flip},
+    harness::{mem_backend, run_job, start_mini_cluster},
 };
-use thalweg_tests::faulty::{FaultInjecting, Flip};
 use thalweg_transport::{
     mem::{MemNetwork, MemTransport},
     quic::QuicTransport,
@@ -30,9 +28,9 @@ async fn a_job_runs_over_a_transport_that_a_test_registered() {
         std::fs::write(folder.path().join(name), &text).unwrap();
     }
     let files = select(&[folder.path().to_owned()]).unwrap().files;
-    let cluster = start("mem", "off", mem(None)).await;
+    let cluster = start("mem", "off", mem_backend()).await;
     let graph = WordCount::of_files(files).graph(4).unwrap();
-    let (id, status) = run(&cluster, graph).await;
+    let (id, status) = run_job(&cluster, graph).await;
     assert_eq!(status.state, JobState::Finished, "{:?}", status.failure);
     assert!(status.totals.bytes_remote > 0);
     let chunk = cluster
@@ -54,7 +52,12 @@ async fn a_job_runs_over_a_transport_that_a_test_registered() {
 #[tokio::test]
 async fn a_byte_flipped_in_memory_fails_the_job() {
     let flip = Flip::after(OFFSET);
-    finds_the_flip("off", mem(Some(flip.clone())), &flip).await;
+    let (network, own) = (MemNetwork::new(), flip.clone());
+    let backend: Backend = Arc::new(move |builder, _config, _credentials| {
+        let (mem, flip) = (MemTransport::new(network.clone(), None), own.clone());
+        Box::pin(async move { builder.start(FaultInjecting::new(mem, flip)).await })
+    });
+    finds_the_flip("off", backend, &flip).await;
 }
 
 #[tokio::test]
@@ -86,26 +89,11 @@ async fn a_byte_flipped_on_quic_fails_the_job() {
     finds_the_flip("mutual", backend, &flip).await;
 }
 
-/// The memory transport, on a network of its own.
-fn mem(flip: Option<Flip>) -> Backend {
-    let network = MemNetwork::new();
-    Arc::new(move |builder, _config, _credentials| {
-        let mem = MemTransport::new(network.clone(), None);
-        let flip = flip.clone();
-        Box::pin(async move {
-            match flip {
-                Some(flip) => builder.start(FaultInjecting::new(mem, flip)).await,
-                None => builder.start(mem).await,
-            }
-        })
-    })
-}
-
 /// One byte of partition data is wrong: the job fails for good, and says what was found.
 async fn finds_the_flip(tls: &str, backend: Backend, flip: &Flip) {
     let cluster = start("flipping", tls, backend).await;
     let shuffle = Shuffle::new(64 << 20, 16 << 10, Pattern::AllToAll).unwrap();
-    let (_, status) = run(&cluster, shuffle.graph(4).unwrap()).await;
+    let (_, status) = run_job(&cluster, shuffle.graph(4).unwrap()).await;
     assert!(flip.is_done(), "no stream was long enough: {status:?}");
     assert_eq!(status.state, JobState::Failed, "{status:?}");
     let failure = status
@@ -127,33 +115,9 @@ async fn start(name: &str, tls: &str, backend: Backend) -> MiniCluster {
          [jobmanager]\nrestart_strategy = \"fixed-delay\"\nrestart_attempts = 1000\nrestart_delay = \"10ms\"\n"
     );
     let backends = BackendRegistry::default().with(name, backend);
-    let names: Vec<&str> = backends.names().collect();
-    let sources = Sources::new().with_file(ConfigFile::new("cluster.toml", text));
-    let config = Config::load(sources, &Known::default().with_backends(&names)).unwrap();
-    let cluster = MiniCluster::start(&config, 2, RpcSharing::Shared, registry(), &backends);
-    tokio::time::timeout(DEADLINE, cluster)
-        .await
-        .unwrap()
-        .unwrap()
-}
-
-/// Runs a job to its end, whichever that is.
-async fn run(cluster: &MiniCluster, graph: JobGraph) -> (JobId, JobStatus) {
-    let dispatcher = cluster.dispatcher();
-    let ended = async {
-        let id = dispatcher.submit_job(graph).await.unwrap();
-        loop {
-            let status = dispatcher.job_status(id).await.unwrap();
-            if status.state.is_terminal() {
-                return (id, status);
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, ended).await.unwrap()
+    start_mini_cluster(&text, registry(), &backends).await
 }
 
 /// Inside the body of a record of 16 KiB, in the fourth buffer of the first channel that gets so far.
 const OFFSET: u64 = 100_000;
 const DRAIN: Duration = Duration::from_secs(5);
-const DEADLINE: Duration = Duration::from_secs(60);

@@ -19,6 +19,8 @@ pub struct SourceTask(ShuffleConfig);
 pub struct SinkTask(ShuffleConfig);
 
 impl Task for SourceTask {
+    const LIGHT: bool = true;
+
     fn from_config(config: &[u8]) -> Result<Self, TaskError> {
         decode(config).map(Self)
     }
@@ -45,6 +47,8 @@ impl Task for SourceTask {
 }
 
 impl Task for SinkTask {
+    const LIGHT: bool = true;
+
     fn from_config(config: &[u8]) -> Result<Self, TaskError> {
         decode(config).map(Self)
     }

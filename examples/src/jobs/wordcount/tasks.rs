@@ -11,7 +11,7 @@ use super::{
     stages::{Counter, SourceReader, Tokenizer},
 };
 
-/// Reads its part of the input and sends it line by line.
+/// Reads its part of the input and sends it line by line. Not light: it waits for the disk.
 #[derive(Debug)]
 pub struct SourceTask(Input);
 
@@ -19,7 +19,7 @@ pub struct SourceTask(Input);
 #[derive(Debug)]
 pub struct TokenizeTask;
 
-/// Counts its words and publishes the counts.
+/// Counts its words and publishes the counts. Not light: at the end it sorts as many words as there are.
 #[derive(Debug)]
 pub struct CountTask;
 
@@ -57,6 +57,8 @@ impl Task for SourceTask {
 }
 
 impl Task for TokenizeTask {
+    const LIGHT: bool = true;
+
     fn from_config(_config: &[u8]) -> Result<Self, TaskError> {
         Ok(Self)
     }

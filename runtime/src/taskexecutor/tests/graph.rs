@@ -1,4 +1,4 @@
-//! Tasks of two TaskManagers that exchange data over nodes of the in-memory backend.
+//! Tasks of two TaskManagers that exchange data over nodes of the in-memory backend, wherever the tasks run.
 
 use std::sync::Mutex;
 
@@ -9,12 +9,14 @@ use thalweg_transport::{
 
 use super::{
     super::{
+        place::Place,
         reporter::TaskReporter,
         task::{RunningTask, TaskSetup},
     },
     *,
 };
 use crate::{
+    config::TaskPlacement,
     gateways::{
         ChannelDeployment, InputDeployment, OutputDeployment, PartitionKey, TaskStateUpdate,
     },
@@ -25,8 +27,16 @@ use crate::{
 
 /// A JobMaster that only listens.
 #[derive(Default)]
-struct Listener {
-    results: Mutex<Vec<u64>>,
+pub(super) struct Listener {
+    pub(super) results: Mutex<Vec<Bytes>>,
+}
+
+impl Listener {
+    fn sum(&self) -> u64 {
+        let results = self.results.lock().unwrap();
+        let sums = results.iter().map(|sum| sum.as_ref().try_into().unwrap());
+        sums.map(u64::from_le_bytes).sum()
+    }
 }
 
 impl TaskReporter for Listener {
@@ -40,8 +50,7 @@ impl TaskReporter for Listener {
         _: u32,
         piece: Bytes,
     ) -> BoxFuture<'static, Result<(), TaskError>> {
-        let sum = u64::from_le_bytes(piece.as_ref().try_into().unwrap());
-        self.results.lock().unwrap().push(sum);
+        self.results.lock().unwrap().push(piece);
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -50,32 +59,40 @@ impl TaskReporter for Listener {
     }
 }
 
-struct TaskManager {
-    node: Node,
+pub(super) struct TaskManager {
+    pub(super) node: Node,
     shuffle: ShuffleEnvironment,
+    placement: TaskPlacement,
 }
 
 impl TaskManager {
-    async fn start(network: &MemNetwork, name: &str) -> Self {
+    pub(super) async fn start(network: &MemNetwork, name: &str, placement: TaskPlacement) -> Self {
         let config = TransportConfig::default();
         let node = Node::builder(id(name), config.clone())
             .start(MemTransport::new(network.clone(), None))
             .await
             .unwrap();
         let shuffle = ShuffleEnvironment::network(Arc::new(node.clone()), &config).unwrap();
-        Self { node, shuffle }
+        Self {
+            node,
+            shuffle,
+            placement,
+        }
     }
 
     /// Runs a task; the receiver hears how it ended.
-    fn run(
+    pub(super) fn run(
         &self,
         reporter: &Arc<Listener>,
         deployment: TaskDeployment,
     ) -> (RunningTask, tokio::sync::oneshot::Receiver<Ending>) {
         let (ended, ending) = tokio::sync::oneshot::channel();
+        let registry = user_code::registry();
+        let light = registry.is_light(&deployment.task);
         let setup = TaskSetup {
+            place: Place::of(self.placement, &self.shuffle, light),
             deployment,
-            registry: Arc::new(user_code::registry()),
+            registry: Arc::new(registry),
             shuffle: self.shuffle.clone(),
             task_manager: self.node.id().clone(),
             reporter: reporter.clone(),
@@ -86,7 +103,7 @@ impl TaskManager {
         (task.unwrap(), ending)
     }
 
-    async fn close(self) {
+    pub(super) async fn close(self) {
         let mut ticks = tokio::time::interval(Duration::from_millis(5));
         within(async {
             while self.shuffle.stats().pool.used > 0 || self.shuffle.stats().partitions > 0 {
@@ -106,7 +123,7 @@ fn key(subtask: u32) -> PartitionKey {
     }
 }
 
-fn producer(
+pub(super) fn producer(
     task: &str,
     subtask: u32,
     consumers: u32,
@@ -124,7 +141,7 @@ fn producer(
     producer
 }
 
-fn consumer(subtask: u32, producers: &[&TaskManager]) -> TaskDeployment {
+pub(super) fn consumer(subtask: u32, producers: &[&TaskManager]) -> TaskDeployment {
     let mut consumer = deployment("sum");
     consumer.execution = execution(1, subtask);
     let channels = (0..)
@@ -144,16 +161,21 @@ fn consumer(subtask: u32, producers: &[&TaskManager]) -> TaskDeployment {
 
 const COUNT: u64 = 50_000;
 
+/// For what does not depend on it.
+const PLACEMENT: TaskPlacement = TaskPlacement::OwnThread;
+
 #[tokio::test]
 async fn two_task_managers_exchange_all_to_all() {
-    for distribution in [
+    let distributions = [
         Distribution::Rebalance,
         Distribution::Hash,
         Distribution::Broadcast,
-    ] {
+    ];
+    let places = TaskPlacement::ALL.iter();
+    for (&placement, distribution) in places.flat_map(|p| distributions.map(|d| (p, d))) {
         let network = MemNetwork::new();
-        let one = TaskManager::start(&network, "tm-1").await;
-        let two = TaskManager::start(&network, "tm-2").await;
+        let one = TaskManager::start(&network, "tm-1", placement).await;
+        let two = TaskManager::start(&network, "tm-2", placement).await;
         let reporter = Arc::new(Listener::default());
         let producers = [&one, &two];
         let mut tasks = Vec::new();
@@ -175,8 +197,7 @@ async fn two_task_managers_exchange_all_to_all() {
         } else {
             1
         };
-        let sum: u64 = reporter.results.lock().unwrap().iter().sum();
-        assert_eq!(sum, 2 * copies * (0..COUNT).sum::<u64>());
+        assert_eq!(reporter.sum(), 2 * copies * (0..COUNT).sum::<u64>());
         assert_eq!(remote + local, 2 * copies * COUNT * 12);
         assert!(remote > 0 && local > 0);
         assert_eq!(streams, 2);
@@ -191,8 +212,8 @@ async fn two_task_managers_exchange_all_to_all() {
 #[tokio::test]
 async fn a_stored_output_is_consumed_after_its_producer_has_finished() {
     let network = MemNetwork::new();
-    let one = TaskManager::start(&network, "tm-1").await;
-    let two = TaskManager::start(&network, "tm-2").await;
+    let one = TaskManager::start(&network, "tm-1", PLACEMENT).await;
+    let two = TaskManager::start(&network, "tm-2", PLACEMENT).await;
     let dir = tempfile::tempdir().unwrap();
     let producers = [&one, &two];
     for at in producers {
@@ -219,8 +240,7 @@ async fn a_stored_output_is_consumed_after_its_producer_has_finished() {
             let ending = within(ending).await.unwrap();
             assert_eq!(ending.state, TaskState::Finished, "{ending:?}");
         }
-        let sum: u64 = reporter.results.lock().unwrap().iter().sum();
-        assert_eq!(sum, round * 2 * (0..COUNT).sum::<u64>());
+        assert_eq!(reporter.sum(), round * 2 * (0..COUNT).sum::<u64>());
     }
     for (subtask, at) in (0..).zip(producers) {
         assert_eq!(at.shuffle.stats().partitions, 1, "its owner releases it");
@@ -234,8 +254,8 @@ async fn a_stored_output_is_consumed_after_its_producer_has_finished() {
 #[tokio::test]
 async fn a_remote_consumer_hears_that_its_producer_failed() {
     let network = MemNetwork::new();
-    let one = TaskManager::start(&network, "tm-1").await;
-    let two = TaskManager::start(&network, "tm-2").await;
+    let one = TaskManager::start(&network, "tm-1", PLACEMENT).await;
+    let two = TaskManager::start(&network, "tm-2", PLACEMENT).await;
     let reporter = Arc::new(Listener::default());
     let (_, consumed) = two.run(&reporter, consumer(0, &[&one]));
     let broken = producer("break-after-some", 0, 1, Distribution::Forward);
@@ -252,8 +272,8 @@ async fn a_remote_consumer_hears_that_its_producer_failed() {
 #[tokio::test]
 async fn a_lost_node_is_a_transport_failure() {
     let network = MemNetwork::new();
-    let one = TaskManager::start(&network, "tm-1").await;
-    let two = TaskManager::start(&network, "tm-2").await;
+    let one = TaskManager::start(&network, "tm-1", PLACEMENT).await;
+    let two = TaskManager::start(&network, "tm-2", PLACEMENT).await;
     let reporter = Arc::new(Listener::default());
     let (consumer, consumed) = two.run(&reporter, consumer(0, &[&one]));
     let (producer, produced) = one.run(&reporter, producer("endless", 0, 1, Distribution::Forward));

@@ -1,4 +1,6 @@
-//! Task types of the tests.
+//! Task types of the tests. They are light but for those that say something else.
+
+use std::sync::Barrier;
 
 use crate::task::{Task, TaskContext, TaskError, TaskRegistry};
 
@@ -13,15 +15,23 @@ pub(super) fn registry() -> TaskRegistry {
         .with::<Stubborn>("stubborn")
         .with::<Endless>("endless")
         .with::<BreakAfterSome>("break-after-some")
+        .with::<Place>("place")
+        .with::<HeavyPlace>("heavy-place")
+        .with::<Hog>("hog")
 }
 
 /// A task type without configuration.
 macro_rules! task {
     ($(#[$doc:meta])* $name:ident, $context:ident => $run:expr) => {
+        task! { $(#[$doc])* $name, LIGHT = true, $context => $run }
+    };
+    ($(#[$doc:meta])* $name:ident, LIGHT = $light:literal, $context:ident => $run:expr) => {
         $(#[$doc])*
         struct $name;
 
         impl Task for $name {
+            const LIGHT: bool = $light;
+
             fn from_config(_: &[u8]) -> Result<Self, TaskError> {
                 Ok(Self)
             }
@@ -37,6 +47,8 @@ macro_rules! task {
 struct Count(u64);
 
 impl Task for Count {
+    const LIGHT: bool = true;
+
     fn from_config(config: &[u8]) -> Result<Self, TaskError> {
         let config = config.try_into();
         let count = config.map_err(|_| TaskError::permanent("8 bytes are expected"))?;
@@ -87,7 +99,7 @@ task! {
 
 task! {
     /// Keeps its thread until the test's process ends.
-    Stubborn, _context => loop {
+    Stubborn, LIGHT = false, _context => loop {
         std::thread::park();
     }
 }
@@ -109,3 +121,27 @@ task! {
         Err(TaskError::user("producer broke"))
     }
 }
+
+task! {
+    /// The name of its thread is its result.
+    Place, context => write_thread(context).await
+}
+
+task! {
+    HeavyPlace, LIGHT = false, context => write_thread(context).await
+}
+
+async fn write_thread(context: &mut TaskContext) -> Result<(), TaskError> {
+    let thread = std::thread::current().name().unwrap_or_default().to_owned();
+    context.result().write(thread.as_bytes()).await
+}
+
+task! {
+    /// Keeps its thread until the test comes to the barrier, although it says that it is light.
+    Hog, _context => {
+        HOG.wait();
+        Ok(())
+    }
+}
+
+pub(super) static HOG: Barrier = Barrier::new(2);
