@@ -99,8 +99,6 @@ pub struct Mux {
     pub(super) incoming: VecDeque<Key>,
     pub(super) control: VecDeque<Control>,
     pub(super) windows: VecDeque<Key>,
-    /// The latest pieces that keep much more alive than they fill, by stream and by where they end in it.
-    slices: VecDeque<(Key, u64)>,
     pub(super) ping: Option<u64>,
     pub(super) pong: Option<u64>,
     pub(super) schedule: Schedule,
@@ -178,7 +176,6 @@ impl Mux {
             incoming: VecDeque::new(),
             control: VecDeque::new(),
             windows: VecDeque::new(),
-            slices: VecDeque::new(),
             ping: None,
             pong: None,
             schedule: Schedule::default(),
@@ -256,26 +253,12 @@ impl Mux {
         let Some(stream) = self.stream(key) else {
             return;
         };
-        let pushed = stream.recv.push(bytes, end);
+        let readable = stream.recv.push(bytes, end);
         if !std::mem::replace(&mut stream.presented, true) {
             self.incoming.push_back(key);
             self.events.push(Event::Incoming);
-        } else if pushed.readable {
+        } else if readable {
             self.events.push(Event::Readable(key));
-        }
-        if let Some(slice) = pushed.slice {
-            self.on_slice(key, slice);
-        }
-    }
-
-    /// A piece keeps its read buffer alive: for as long as whoever reads promptly takes, then it is copied.
-    fn on_slice(&mut self, key: Key, slice: u64) {
-        self.slices.push_back((key, slice));
-        if self.slices.len() > MAX_SLICES
-            && let Some((key, slice)) = self.slices.pop_front()
-            && let Some(stream) = self.stream(key)
-        {
-            stream.recv.copy_out(slice);
         }
     }
 
@@ -403,10 +386,6 @@ impl Mux {
         }
     }
 }
-
-/// Pieces that may keep a read buffer each alive, 3 MiB in all: what the reader of a connection takes in before others
-/// have their turn (128 KiB and one read of 64 KiB, in pieces of 4 KiB). So what is read promptly is never copied.
-pub(super) const MAX_SLICES: usize = 48;
 
 /// Streams that one side can number in 32 bits.
 pub(super) const MAX_STREAMS: u32 = (1 << 31) - 2;

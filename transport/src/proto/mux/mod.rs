@@ -48,10 +48,6 @@
 //! further stream is queued behind the answers that the earlier ones caused), and [`Growth::budget`] for all streams
 //! together: what is granted beyond the window of the start comes out of it. A stream never has less than that window, so
 //! that no number of unread streams stops another.
-//!
-//! Unread bytes are slices of the buffers that the socket was read into, which live as long as their slices. Small pieces
-//! are copied together; pieces of 4 to 15 KiB are copied when they are still unread after 48 more of their kind; larger
-//! ones stay. So what is held is at most 4.3 times what is unread, and 48 read buffers (3 MiB).
 
 mod batch;
 mod decoder;

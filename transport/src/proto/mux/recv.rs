@@ -42,8 +42,6 @@ pub(super) struct RecvHalf {
     /// Small pieces, laid together behind `chunks`: a slice would keep a whole read buffer alive for a few bytes.
     tail: BytesMut,
     buffered: usize,
-    /// Bytes kept since the start.
-    came: u64,
     /// Bytes that the peer may still send.
     pub(super) window: u32,
     /// What its window may be beyond that of the start.
@@ -65,7 +63,6 @@ impl RecvHalf {
             chunks: VecDeque::new(),
             tail: BytesMut::new(),
             buffered: 0,
-            came: 0,
             window,
             granted: 0,
             is_blocked: false,
@@ -101,16 +98,14 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// Keeps payload.
-    pub(super) fn push(&mut self, bytes: Bytes, end: bool) -> Pushed {
+    /// Keeps payload; whether a reader that found nothing finds something now.
+    pub(super) fn push(&mut self, bytes: Bytes, end: bool) -> bool {
         if self.state != RecvState::Open {
-            return Pushed::default();
+            return false;
         }
-        let length = bytes.len();
-        let readable = self.buffered == 0;
-        self.buffered += length;
-        self.came += length as u64;
-        if length < SMALL_BYTES {
+        let was_empty = self.buffered == 0;
+        self.buffered += bytes.len();
+        if bytes.len() < SMALL_BYTES {
             self.tail.extend_from_slice(&bytes);
             if self.tail.len() >= TAIL_BYTES {
                 self.end_tail();
@@ -122,30 +117,7 @@ impl RecvHalf {
         if end {
             self.state = RecvState::Finished;
         }
-        Pushed {
-            readable,
-            slice: (SMALL_BYTES..LARGE_BYTES)
-                .contains(&length)
-                .then_some(self.came),
-        }
-    }
-
-    /// Copies the piece that ends here if it is not read yet, so that it keeps no read buffer alive.
-    pub(super) fn copy_out(&mut self, slice: u64) {
-        if slice <= self.came - self.buffered as u64 {
-            return;
-        }
-        let mut end = self.came - self.tail.len() as u64;
-        // From the back, as it came not long ago.
-        for chunk in self.chunks.iter_mut().rev() {
-            if end <= slice {
-                if end == slice {
-                    *chunk = Bytes::copy_from_slice(chunk);
-                }
-                return;
-            }
-            end -= chunk.len() as u64;
-        }
+        was_empty
     }
 
     /// The next bytes, at most `max`. The second value says that the end was reached with this read.
@@ -246,21 +218,8 @@ impl RecvHalf {
     }
 }
 
-/// What became of a piece.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Pushed {
-    /// A reader that found nothing finds something now.
-    pub(super) readable: bool,
-    /// Where a piece ends that keeps much more of its read buffer alive than it fills; see [`RecvHalf::copy_out`].
-    pub(super) slice: Option<u64>,
-}
-
-/// Below this a piece is copied when it comes.
+/// Below this a piece is copied: unread pieces then keep at most 16 times their size alive (64 KiB read buffers).
 const SMALL_BYTES: usize = 4 * 1024;
-
-/// From here on a piece may keep its read buffer of 64 KiB alive, which is a bit more than four times as large. Less than what
-/// a TLS record holds, so that the pieces of full data frames are left alone.
-const LARGE_BYTES: usize = 15 * 1024;
 
 /// Small pieces are handed out together from here on.
 const TAIL_BYTES: usize = 16 * 1024;

@@ -4,7 +4,6 @@ mod codec;
 mod growth;
 mod model;
 mod rules;
-mod slices;
 
 use bytes::{Bytes, BytesMut};
 
