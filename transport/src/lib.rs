@@ -11,6 +11,7 @@ pub mod exchange;
 mod handler;
 mod handshakes;
 mod identity;
+mod landing;
 mod link;
 pub mod mem;
 mod node;
@@ -34,6 +35,7 @@ pub use identity::{
     ALPN, Admission, Credentials, InvalidResourceId, MAX_RESOURCE_ID_BYTES, PeerIdentity, Refusal,
     ResourceId, SERVER_NAME, VerifiedPeer,
 };
+pub use landing::{Landed, Landing, SharedLanding};
 pub use link::STREAM_VERSION;
 pub use node::{NetworkRuntime, Node, NodeBuilder, NodeError};
 pub use rustls_credentials::RustlsCredentials;

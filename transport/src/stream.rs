@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     error::{ErrorCode, StreamError},
+    landing::{Landed, SharedLanding},
     transport::{RecvStream, SendStream},
 };
 
@@ -78,6 +79,10 @@ impl RecvStream for BoxRecvStream {
         self.0.read_chunks(chunks).await
     }
 
+    async fn land(&mut self, landing: &SharedLanding) -> Result<Landed, StreamError> {
+        self.0.land(landing).await
+    }
+
     fn stop(&mut self, code: ErrorCode) {
         self.0.stop(code);
     }
@@ -119,6 +124,10 @@ trait DynRecv: Send {
         &'a mut self,
         chunks: &'a mut [Bytes],
     ) -> BoxFuture<'a, Result<Option<usize>, StreamError>>;
+    fn land<'a>(
+        &'a mut self,
+        landing: &'a SharedLanding,
+    ) -> BoxFuture<'a, Result<Landed, StreamError>>;
     fn stop(&mut self, code: ErrorCode);
 }
 
@@ -132,6 +141,13 @@ impl<R: RecvStream> DynRecv for R {
         chunks: &'a mut [Bytes],
     ) -> BoxFuture<'a, Result<Option<usize>, StreamError>> {
         Box::pin(RecvStream::read_chunks(self, chunks))
+    }
+
+    fn land<'a>(
+        &'a mut self,
+        landing: &'a SharedLanding,
+    ) -> BoxFuture<'a, Result<Landed, StreamError>> {
+        Box::pin(RecvStream::land(self, landing))
     }
 
     fn stop(&mut self, code: ErrorCode) {

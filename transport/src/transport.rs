@@ -40,6 +40,7 @@ use crate::{
     addr::BindAddr,
     error::{ConnectError, ConnectionError, ErrorCode, StreamError},
     identity::{PeerIdentity, ResourceId},
+    landing::{Landed, SharedLanding, land_by_reading},
 };
 
 /// A way to reach other nodes.
@@ -284,6 +285,23 @@ pub trait RecvStream: Send + 'static {
         &mut self,
         chunks: &mut [Bytes],
     ) -> impl Future<Output = Result<Option<usize>, StreamError>> + Send;
+
+    /// Hands the bytes of the stream to `landing` as they come, until it wants no more or the peer finishes.
+    ///
+    /// The provided method reads and hands over. A backend that reads a connection in one task may call `landing` there.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); what came before the error has landed.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: what has not landed can still be read. Where the backend reads on another thread, a portion that it is
+    /// just handing over still lands.
+    fn land(
+        &mut self,
+        landing: &SharedLanding,
+    ) -> impl Future<Output = Result<Landed, StreamError>> + Send {
+        land_by_reading(self, landing)
+    }
 
     /// Tells the peer to stop sending; what is under way is dropped.
     fn stop(&mut self, code: ErrorCode);

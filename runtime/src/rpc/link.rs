@@ -30,7 +30,7 @@ use crate::ids::FencingToken;
 ///
 /// When the connection is drained, the gateway moves to a stream of a new one: what is sent from then on waits until
 /// the callee has said that it has handed on everything before, which keeps the order; calls that are under way get
-/// their answers on the old stream, however long they take, and then that one ends.
+/// their answers on the old stream, however long they take unless the gateway ends first, and then that one ends.
 #[derive(Debug)]
 pub(super) struct Link {
     shared: Arc<Shared>,

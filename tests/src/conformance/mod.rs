@@ -23,6 +23,7 @@ mod backend;
 pub mod closing;
 pub mod data;
 pub mod ending;
+pub mod landing;
 pub mod limits;
 pub mod peers;
 pub mod stall;
@@ -132,6 +133,12 @@ checks! { ($)
     ending::finishing_a_stopped_stream_says_so,
     ending::a_dropped_write_may_be_reset,
     ending::the_end_of_a_stream_leaves_its_neighbours,
+    landing::everything_lands_in_order_and_then_the_end,
+    landing::reading_and_landing_share_a_stream,
+    landing::a_paused_landing_waits_and_loses_nothing,
+    landing::a_dropped_land_leaves_the_rest_to_read,
+    landing::a_reset_ends_a_landing,
+    landing::a_close_ends_a_landing,
     closing::close_wakes_every_pending_operation,
     closing::close_wakes_open_at_the_limit,
     closing::operations_after_the_close_fail_alike,

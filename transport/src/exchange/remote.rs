@@ -1,6 +1,10 @@
 //! The task of a remote channel: requests the subpartition and receives it into the channel's buffers.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, PoisonError},
+    task::Poll,
+};
 
 use bytes::{Buf, Bytes};
 
@@ -16,6 +20,7 @@ use crate::{
     addr::ConnectionId,
     error::ErrorCode,
     handler::TransportError,
+    landing::{Landed, Landing, SharedLanding},
     proto::{
         DataType, ErrorKind, ExecutionAttemptId, Frame, HeaderDecoder, PartitionId,
         PartitionRequest,
@@ -81,18 +86,7 @@ impl RemoteChannel {
             code: ErrorCode::CANCELLED,
         };
         self.core.attach_control(self.index, stream.send);
-        let mut receiver = Receiver {
-            core: &self.core,
-            index: self.index,
-            partition: self.request.partition,
-            connection: &self.connection,
-            decoder: HeaderDecoder::default(),
-            body: None,
-            done: Vec::new(),
-            heard: false,
-            ended: false,
-        };
-        let result = receiver.run(&mut guard.recv).await;
+        let result = self.land(&mut guard.recv).await;
         let close = match &result {
             Ok(()) => Close::Finish,
             Err(error) => {
@@ -102,6 +96,33 @@ impl RemoteChannel {
         };
         self.core.detach_control(self.index, close);
         result
+    }
+
+    /// Receives until the partition has ended.
+    async fn land(&self, recv: &mut BoxRecvStream) -> Result<(), ExchangeError> {
+        let receiver = Arc::new(Mutex::new(Receiver::new(self)));
+        let landing: SharedLanding = receiver.clone();
+        let lock = || receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let landed = recv.land(&landing).await;
+            let (error, at_end) = {
+                let mut receiver = lock();
+                (receiver.error.take(), receiver.ended)
+            };
+            match (landed, error) {
+                (_, Some(error)) => return Err(error),
+                (Ok(Landed::Paused), None) => self.core.room_for_events(self.index).await,
+                (Ok(Landed::End), None) if at_end && lock().decoder.is_empty() => return Ok(()),
+                (Ok(Landed::End), None) => {
+                    return Err(lock().protocol("the stream ends before the partition does"));
+                }
+                // All is here; how the stream goes away matters no more.
+                (Err(_), None) if at_end => return Ok(()),
+                (Err(error), None) => {
+                    return Err(TransportError::from_stream(&self.connection, &error).into());
+                }
+            }
+        }
     }
 }
 
@@ -135,50 +156,49 @@ impl Drop for StopOnDrop {
 }
 
 /// Turns the bytes of a stream into items of the channel: one copy, into the buffer that the credit stood for.
-struct Receiver<'a> {
-    core: &'a Arc<GateCore>,
+struct Receiver {
+    core: Arc<GateCore>,
     index: usize,
     partition: PartitionId,
-    connection: &'a ConnectionId,
     decoder: HeaderDecoder,
     body: Option<Body>,
     done: Vec<(DataType, Bytes)>,
     /// The producer has answered.
     heard: bool,
     ended: bool,
+    error: Option<ExchangeError>,
 }
 
-impl Receiver<'_> {
-    async fn run(&mut self, recv: &mut BoxRecvStream) -> Result<(), ExchangeError> {
-        let mut chunks = [const { Bytes::new() }; CHUNKS];
-        let mut since_yield = 0;
-        loop {
-            let count = match recv.read_chunks(&mut chunks).await {
-                Ok(Some(count)) => count,
-                Ok(None) if self.ended && self.decoder.is_empty() => return Ok(()),
-                Ok(None) => return Err(self.protocol("the stream ends before the partition does")),
-                // All is here; how the stream goes away matters no more.
-                Err(_) if self.ended => return Ok(()),
-                Err(error) => {
-                    return Err(TransportError::from_stream(self.connection, &error).into());
-                }
-            };
-            for chunk in &mut chunks[..count] {
-                since_yield += chunk.len();
-                self.on_bytes(std::mem::take(chunk))?;
-            }
-            let has_room = self.done.is_empty() || self.core.deliver(self.index, &mut self.done);
-            if !has_room && !self.ended {
-                self.core.room_for_events(self.index).await;
-            }
-            if since_yield >= YIELD_BYTES {
-                since_yield = 0;
-                tokio::task::yield_now().await;
-            }
+impl Landing for Receiver {
+    fn land(&mut self, bytes: &[u8]) {
+        // What comes after an error is nobody's.
+        if self.error.is_none() {
+            self.error = self.on_bytes(bytes).err();
         }
     }
 
-    fn on_bytes(&mut self, mut bytes: Bytes) -> Result<(), ExchangeError> {
+    fn hand_on(&mut self) -> bool {
+        let has_room = self.done.is_empty() || self.core.deliver(self.index, &mut self.done);
+        self.error.is_none() && (has_room || self.ended)
+    }
+}
+
+impl Receiver {
+    fn new(channel: &RemoteChannel) -> Self {
+        Self {
+            core: channel.core.clone(),
+            index: channel.index,
+            partition: channel.request.partition,
+            decoder: HeaderDecoder::default(),
+            body: None,
+            done: Vec::new(),
+            heard: false,
+            ended: false,
+            error: None,
+        }
+    }
+
+    fn on_bytes(&mut self, mut bytes: &[u8]) -> Result<(), ExchangeError> {
         while !bytes.is_empty() {
             if let Some(mut body) = self.body.take() {
                 let take = bytes.len().min(body.missing);
@@ -365,9 +385,3 @@ enum Target {
     Event(DataType, Vec<u8>),
     Error(ErrorKind, Vec<u8>),
 }
-
-/// Chunks per read: one wake-up for as many packets.
-const CHUNKS: usize = 32;
-
-/// Bulk gives way after so many bytes, for the calls beside it.
-const YIELD_BYTES: usize = 128 * 1024;

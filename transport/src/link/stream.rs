@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::{
     error::{ErrorCode, StreamError},
     handler::StreamKind,
+    landing::{Landed, SharedLanding},
     stream::BoxFuture,
     transport::{RecvStream, SendStream},
 };
@@ -154,6 +155,10 @@ impl<R: RecvStream> RecvStream for HoldingRecv<R> {
 
     async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, StreamError> {
         self.stream.read_chunks(chunks).await
+    }
+
+    async fn land(&mut self, landing: &SharedLanding) -> Result<Landed, StreamError> {
+        self.stream.land(landing).await
     }
 
     fn stop(&mut self, code: ErrorCode) {

@@ -337,10 +337,9 @@ impl HeaderDecoder {
     ///
     /// # Errors
     /// As [`Frame::decode`].
-    pub fn decode(&mut self, input: &mut Bytes) -> Result<Option<Frame>, FrameError> {
-        let take = (FRAME_HEADER_BYTES - self.filled).min(input.len());
-        self.header[self.filled..self.filled + take].copy_from_slice(&input[..take]);
-        input.advance(take);
+    pub fn decode(&mut self, input: &mut impl Buf) -> Result<Option<Frame>, FrameError> {
+        let take = (FRAME_HEADER_BYTES - self.filled).min(input.remaining());
+        input.copy_to_slice(&mut self.header[self.filled..self.filled + take]);
         self.filled += take;
         if self.filled < FRAME_HEADER_BYTES {
             return Ok(None);

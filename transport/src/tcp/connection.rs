@@ -6,6 +6,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 use super::{
+    halves::{PlainRead, split_tls},
     reader,
     shared::Shared,
     stream::{TcpRecvStream, TcpSendStream, halves},
@@ -95,11 +96,11 @@ impl TcpConnection {
         match established.socket {
             Socket::Plain(socket) => {
                 let (read, write) = socket.into_split();
-                tasks.spawn(reader::run(shared.clone(), read, idle));
+                tasks.spawn(reader::run(shared.clone(), PlainRead::new(read), idle));
                 tasks.spawn(writer::run(shared.clone(), write, batching));
             }
             Socket::Tls(socket) => {
-                let (read, write) = tokio::io::split(*socket);
+                let (read, write) = split_tls(*socket);
                 tasks.spawn(reader::run(shared.clone(), read, idle));
                 tasks.spawn(writer::run(shared.clone(), write, batching));
             }

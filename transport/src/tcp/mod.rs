@@ -19,6 +19,7 @@
 
 mod connection;
 mod failure;
+mod halves;
 mod handshake;
 mod listener;
 mod preface;

@@ -1,7 +1,7 @@
 //! What the handles and the two tasks of a connection share.
 
 use std::{
-    io,
+    fmt, io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Waker},
@@ -17,7 +17,8 @@ use crate::{
     clock::now,
     error::{ConnectionError, ErrorCode, sanitize},
     identity::PeerIdentity,
-    proto::mux::{Batch, Control, Event, Key, Liveness, Mux, Piece, Verdict, Violation},
+    landing::{SharedLanding, land_one},
+    proto::mux::{Batch, Control, Decoder, Event, Key, Liveness, Mux, Passing, Piece, Verdict},
     transport::ConnectionStats,
 };
 
@@ -57,6 +58,27 @@ pub(super) struct State {
 struct Waiting {
     reader: Option<Waker>,
     writer: Option<Waker>,
+    landing: Place,
+}
+
+/// Whether what comes for a stream has a place to land.
+#[derive(Default)]
+pub(super) enum Place {
+    #[default]
+    None,
+    Open(SharedLanding),
+    /// The landing wanted no more, which its task does not know yet.
+    Paused,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Open(_) => "Open",
+            Self::Paused => "Paused",
+        })
+    }
 }
 
 impl Shared {
@@ -117,37 +139,21 @@ impl Shared {
     }
 
     /// Takes what was read. `false` if the connection is at an end.
-    pub(super) fn receive(
-        &self,
-        mut next: impl FnMut() -> Result<Option<Piece>, Violation>,
-    ) -> bool {
-        let closing = self.with(|state| {
-            if state.end.is_some() {
-                return None;
+    ///
+    /// Landings are called without the lock, since they wake consumers.
+    pub(super) fn receive(&self, decoder: &mut Decoder, mut input: &[u8]) -> bool {
+        let mut landed = None;
+        let closing = loop {
+            match self.with(|state| state.receive(decoder, &mut input, landed.take())) {
+                Received::All => break None,
+                Received::Ending(ending) => break Some(ending),
+                Received::Landing {
+                    passing,
+                    bytes,
+                    landing,
+                } => landed = Some((passing, land_one(&landing, bytes))),
             }
-            state.liveness.on_received(now());
-            loop {
-                let result = match next() {
-                    Ok(Some(piece)) => state.mux.receive(piece),
-                    Ok(None) => break,
-                    Err(violation) => Err(violation),
-                };
-                if let Err(violation) = result {
-                    let reason = violation.to_string();
-                    return Some(Ending {
-                        error: ConnectionError::Protocol {
-                            reason: reason.clone(),
-                        },
-                        goodbye: Some((ErrorCode::PROTOCOL, reason)),
-                    });
-                }
-                // CLOSE ends the connection here: what follows it is not looked at.
-                if let Some(ending) = state.take_events() {
-                    return Some(ending);
-                }
-            }
-            None
-        });
+        };
         if let Some(ending) = closing {
             self.end(ending.error, ending.goodbye);
         }
@@ -290,6 +296,18 @@ impl Drop for TaskGuard {
     }
 }
 
+/// How far [`State::receive`] got.
+enum Received<'a> {
+    All,
+    Ending(Ending),
+    /// These bytes are to be handed over before it goes on.
+    Landing {
+        passing: Passing,
+        bytes: &'a [u8],
+        landing: SharedLanding,
+    },
+}
+
 /// An end that the peer's frames caused.
 struct Ending {
     error: ConnectionError,
@@ -297,6 +315,94 @@ struct Ending {
 }
 
 impl State {
+    /// Takes pieces, until one has a place to land. `landed` is what has become of the last such piece.
+    fn receive<'a>(
+        &mut self,
+        decoder: &mut Decoder,
+        input: &mut &'a [u8],
+        landed: Option<(Passing, bool)>,
+    ) -> Received<'a> {
+        match landed {
+            None if self.end.is_none() => self.liveness.on_received(now()),
+            None => return Received::All,
+            Some((passing, goes_on)) => {
+                if self.mux.passed(passing) && !goes_on {
+                    self.pause(passing.key);
+                }
+                if self.end.is_some() {
+                    return Received::All;
+                }
+            }
+        }
+        loop {
+            let result = match decoder.piece(input) {
+                Ok(Some(Piece::Data { stream, bytes, end })) => {
+                    if let Some((key, landing)) = self.landing_of(stream) {
+                        return Received::Landing {
+                            passing: Passing {
+                                key,
+                                stream,
+                                length: bytes.len(),
+                                end,
+                            },
+                            bytes,
+                            landing,
+                        };
+                    }
+                    self.mux.receive(Piece::Data { stream, bytes, end })
+                }
+                Ok(Some(piece)) => self.mux.receive(piece),
+                Ok(None) => return Received::All,
+                Err(violation) => Err(violation),
+            };
+            if let Err(violation) = result {
+                let reason = violation.to_string();
+                return Received::Ending(Ending {
+                    error: ConnectionError::Protocol {
+                        reason: reason.clone(),
+                    },
+                    goodbye: Some((ErrorCode::PROTOCOL, reason)),
+                });
+            }
+            // CLOSE ends the connection here: what follows it is not looked at.
+            if let Some(ending) = self.take_events() {
+                return Received::Ending(ending);
+            }
+        }
+    }
+
+    fn landing_of(&mut self, stream: u32) -> Option<(Key, SharedLanding)> {
+        let key = self.mux.may_pass(stream)?;
+        match &self.waiting.get(key.index())?.landing {
+            Place::Open(landing) => Some((key, landing.clone())),
+            Place::None | Place::Paused => None,
+        }
+    }
+
+    /// What comes for the stream lands there from now on, until it is paused.
+    pub(super) fn set_landing(&mut self, key: Key, landing: &SharedLanding) {
+        self.waiting(key).landing = Place::Open(landing.clone());
+    }
+
+    /// Takes the place away; whether it was paused.
+    pub(super) fn end_landing(&mut self, key: Key) -> bool {
+        matches!(
+            std::mem::take(&mut self.waiting(key).landing),
+            Place::Paused
+        )
+    }
+
+    fn pause(&mut self, key: Key) {
+        let Some(waiting) = self.waiting.get_mut(key.index()) else {
+            return;
+        };
+        // Its task may have left.
+        if let Place::Open(_) = waiting.landing {
+            waiting.landing = Place::Paused;
+            self.woken.extend(waiting.reader.take());
+        }
+    }
+
     /// Leaves a waker for when the stream can be read. Call under the lock after a read found nothing.
     pub(super) fn wait_readable(&mut self, key: Key, cx: &Context<'_>) {
         let old = self.waiting(key).reader.replace(cx.waker().clone());

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::{connection::Handle, shared::State};
 use crate::{
     error::{ErrorCode, StreamError},
+    landing::{Landed, SharedLanding, YIELD_BYTES, land_one},
     proto::mux::{Key, Read},
     transport::{RecvStream, SendStream},
 };
@@ -147,6 +148,31 @@ impl RecvStream for TcpRecvStream {
         .await
     }
 
+    async fn land(&mut self, landing: &SharedLanding) -> Result<Landed, StreamError> {
+        let _place = LandingPlace(self);
+        let mut since_yield = 0;
+        loop {
+            let step = poll_fn(|cx| {
+                self.handle
+                    .shared
+                    .with(|state| state.poll_land(self.key, landing, cx))
+            });
+            match step.await? {
+                Step::Chunk(chunk) => {
+                    since_yield += chunk.len();
+                    if !land_one(landing, &chunk) {
+                        return Ok(Landed::Paused);
+                    }
+                }
+                Step::Landed(landed) => return Ok(landed),
+            }
+            if since_yield >= YIELD_BYTES {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     fn stop(&mut self, code: ErrorCode) {
         self.handle
             .shared
@@ -168,7 +194,49 @@ impl fmt::Debug for TcpRecvStream {
     }
 }
 
+/// What a landing's own task does next.
+enum Step {
+    /// These bytes came before there was a place for them.
+    Chunk(Bytes),
+    Landed(Landed),
+}
+
+/// Nothing lands any more once the task that waits has left.
+struct LandingPlace<'a>(&'a TcpRecvStream);
+
+impl Drop for LandingPlace<'_> {
+    fn drop(&mut self) {
+        let stream = self.0;
+        stream
+            .handle
+            .shared
+            .with(|state| state.end_landing(stream.key));
+    }
+}
+
 impl State {
+    /// Gives what came before there was a place to land, then makes one, and waits.
+    fn poll_land(
+        &mut self,
+        key: Key,
+        landing: &SharedLanding,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Step, StreamError>> {
+        if self.end_landing(key) {
+            return Poll::Ready(Ok(Step::Landed(Landed::Paused)));
+        }
+        match self.poll_read(key, usize::MAX, cx) {
+            Poll::Ready(read) => Poll::Ready(read.map(|read| match read {
+                Read::Chunk(chunk) => Step::Chunk(chunk),
+                Read::End | Read::Blocked => Step::Landed(Landed::End),
+            })),
+            Poll::Pending => {
+                self.set_landing(key, landing);
+                Poll::Pending
+            }
+        }
+    }
+
     /// The connection's end as a stream's error.
     fn check_end(&self) -> Result<(), StreamError> {
         match &self.end {

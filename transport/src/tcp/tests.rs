@@ -72,6 +72,7 @@ fn preface(window: u32) -> Vec<u8> {
 struct RawPeer {
     socket: TcpStream,
     decoder: Decoder,
+    unread: Bytes,
 }
 
 impl RawPeer {
@@ -80,6 +81,7 @@ impl RawPeer {
         Self {
             socket,
             decoder: Decoder::new(),
+            unread: Bytes::new(),
         }
     }
 
@@ -102,7 +104,11 @@ impl RawPeer {
     async fn read_close(&mut self) -> (ErrorCode, String, usize) {
         let mut pings = 0;
         loop {
-            match self.decoder.piece().unwrap() {
+            let unread = std::mem::take(&mut self.unread);
+            let mut rest = &unread[..];
+            let piece = self.decoder.piece(&mut rest).unwrap();
+            self.unread = unread.slice_ref(rest);
+            match piece {
                 Some(Piece::Control(Control::Close { code, reason })) => {
                     return (code, String::from_utf8(reason.to_vec()).unwrap(), pings);
                 }
@@ -112,7 +118,7 @@ impl RawPeer {
                     let mut bytes = BytesMut::new();
                     let read = within("a frame", self.socket.read_buf(&mut bytes)).await;
                     assert!(read.unwrap() > 0, "the connection ended without a close");
-                    self.decoder.push(bytes.freeze());
+                    self.unread = bytes.freeze();
                 }
             }
         }

@@ -1,7 +1,5 @@
 //! Bytes in any portions become headers, payload slices and control frames.
 
-use bytes::{Buf, Bytes};
-
 use super::{
     frame::{Control, HEADER_BYTES, Header, Kind},
     violation::Violation,
@@ -13,13 +11,12 @@ use super::{
 /// of a portion is copied together, at most 1,028 bytes.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    input: Bytes,
     state: State,
 }
 
 /// A part of what the peer sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum Piece<'a> {
     /// A data frame begins; its payload follows in [`Piece::Data`].
     Begin {
         /// The stream.
@@ -34,7 +31,7 @@ pub enum Piece {
         /// The stream.
         stream: u32,
         /// Bytes; empty only for a frame without payload.
-        bytes: Bytes,
+        bytes: &'a [u8],
         /// Whether the sender's half ends with these bytes.
         end: bool,
     },
@@ -75,24 +72,17 @@ impl Decoder {
         Self::default()
     }
 
-    /// Gives it what was read next. What was pushed before must have been taken out: [`piece`](Self::piece) gave
-    /// `None`.
-    pub fn push(&mut self, bytes: Bytes) {
-        debug_assert!(self.input.is_empty(), "earlier input was not taken out");
-        self.input = bytes;
-    }
-
-    /// The next piece, or `None` until more is pushed.
+    /// Takes the next piece off the front of `input`, what was read next; `None` when it has taken all.
     ///
     /// # Errors
     /// A [`Violation`] of the header or of a control payload. The decoder is of no use after it.
-    pub fn piece(&mut self) -> Result<Option<Piece>, Violation> {
+    pub fn piece<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Piece<'a>>, Violation> {
         loop {
             match &mut self.state {
                 State::Header { bytes, have } => {
-                    let take = (HEADER_BYTES - *have).min(self.input.len());
-                    self.input.copy_to_slice(&mut bytes[*have..*have + take]);
-                    *have += take;
+                    let part = take(input, HEADER_BYTES - *have);
+                    bytes[*have..*have + part.len()].copy_from_slice(part);
+                    *have += part.len();
                     if *have < HEADER_BYTES {
                         return Ok(None);
                     }
@@ -122,14 +112,11 @@ impl Decoder {
                 }
                 State::Control { header, payload } => {
                     let header = *header;
-                    let take = (header.length as usize - payload.len()).min(self.input.len());
-                    let whole = if payload.is_empty() && take == header.length as usize {
-                        let control = Control::decode(header, &self.input[..take])?;
-                        self.input.advance(take);
-                        control
+                    let part = take(input, header.length as usize - payload.len());
+                    let whole = if part.len() == header.length as usize {
+                        Control::decode(header, part)?
                     } else {
-                        payload.extend_from_slice(&self.input[..take]);
-                        self.input.advance(take);
+                        payload.extend_from_slice(part);
                         if payload.len() < header.length as usize {
                             return Ok(None);
                         }
@@ -141,12 +128,11 @@ impl Decoder {
                     }
                 }
                 State::Data { stream, left, fin } => {
-                    let take = (*left).min(self.input.len());
-                    if take == 0 && *left > 0 {
+                    if input.is_empty() && *left > 0 {
                         return Ok(None);
                     }
-                    let bytes = self.input.split_to(take);
-                    *left -= take;
+                    let bytes = take(input, *left);
+                    *left -= bytes.len();
                     let last = *left == 0;
                     let piece = Piece::Data {
                         stream: *stream,
@@ -167,4 +153,11 @@ impl Decoder {
     pub fn is_inside_frame(&self) -> bool {
         !matches!(self.state, State::Header { have: 0, .. })
     }
+}
+
+/// Up to `most` bytes off the front.
+fn take<'a>(input: &mut &'a [u8], most: usize) -> &'a [u8] {
+    let (part, rest) = input.split_at(most.min(input.len()));
+    *input = rest;
+    part
 }

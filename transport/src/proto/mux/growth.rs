@@ -16,6 +16,9 @@ use super::{
 /// So does a stream that idles, but only with what its sender has not heard of yet, less than a quarter of its window. The
 /// rest stays granted until it is used: no frame takes back what was announced, and as the sender may use it up at any
 /// moment, a bound that counted it as free would be none. When the stream is used again, its reader gives it back.
+///
+/// Payload that goes past the queue (see [`Passing`](super::Passing)) counts as read when it comes: such a stream's window
+/// grows whenever its sender is blocked, so something else has to hold the sender back, as the credits of channels do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
     /// What a window grows to at first, in bytes; then it doubles.

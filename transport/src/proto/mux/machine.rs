@@ -189,7 +189,7 @@ impl Mux {
     ///
     /// # Errors
     /// A [`Violation`]: the connection has to be closed.
-    pub fn receive(&mut self, piece: Piece) -> Result<(), Violation> {
+    pub fn receive(&mut self, piece: Piece<'_>) -> Result<(), Violation> {
         match piece {
             Piece::Begin {
                 stream,
@@ -244,7 +244,7 @@ impl Mux {
         }
     }
 
-    fn receive_data(&mut self, id: u32, bytes: Bytes, end: bool) {
+    fn receive_data(&mut self, id: u32, bytes: &[u8], end: bool) {
         self.counters.bytes_received += bytes.len() as u64;
         // Looked up for each piece: the stream may have been forgotten, and its place reused, inside a frame.
         let Some(&key) = self.ids.get(&id) else {

@@ -39,7 +39,7 @@ pub(super) enum RecvState {
 pub(super) struct RecvHalf {
     pub(super) state: RecvState,
     chunks: VecDeque<Bytes>,
-    /// Small pieces, laid together behind `chunks`: a slice would keep a whole read buffer alive for a few bytes.
+    /// Small pieces, laid together behind `chunks`.
     tail: BytesMut,
     buffered: usize,
     /// Bytes that the peer may still send.
@@ -98,21 +98,21 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// Keeps payload; whether a reader that found nothing finds something now.
-    pub(super) fn push(&mut self, bytes: Bytes, end: bool) -> bool {
+    /// Keeps a copy of payload; whether a reader that found nothing finds something now.
+    pub(super) fn push(&mut self, bytes: &[u8], end: bool) -> bool {
         if self.state != RecvState::Open {
             return false;
         }
         let was_empty = self.buffered == 0;
         self.buffered += bytes.len();
         if bytes.len() < SMALL_BYTES {
-            self.tail.extend_from_slice(&bytes);
+            self.tail.extend_from_slice(bytes);
             if self.tail.len() >= TAIL_BYTES {
                 self.end_tail();
             }
         } else {
             self.end_tail();
-            self.chunks.push_back(bytes);
+            self.chunks.push_back(Bytes::copy_from_slice(bytes));
         }
         if end {
             self.state = RecvState::Finished;
@@ -218,7 +218,7 @@ impl RecvHalf {
     }
 }
 
-/// Below this a piece is copied: unread pieces then keep at most 16 times their size alive (64 KiB read buffers).
+/// Below this pieces are laid together, so that the queue's own entries stay small beside what they hold.
 const SMALL_BYTES: usize = 4 * 1024;
 
 /// Small pieces are handed out together from here on.

@@ -3,6 +3,7 @@
 mod codec;
 mod growth;
 mod model;
+mod passing;
 mod rules;
 
 use bytes::{Bytes, BytesMut};
@@ -55,9 +56,8 @@ impl Pair {
         };
         let wire = transmit(sender, 64 * 1024);
         for part in wire.chunks(portion.max(1)) {
-            let decoder = &mut self.decoders[from];
-            decoder.push(Bytes::copy_from_slice(part));
-            while let Some(piece) = decoder.piece().unwrap() {
+            let (decoder, mut part) = (&mut self.decoders[from], part);
+            while let Some(piece) = decoder.piece(&mut part).unwrap() {
                 receiver.receive(piece).unwrap();
             }
         }
@@ -82,38 +82,38 @@ fn transmit(mux: &mut Mux, budget: usize) -> Vec<u8> {
     wire
 }
 
-fn pieces(wire: &[u8], portion: usize) -> Result<Vec<Piece>, Violation> {
+fn pieces(wire: &[u8], portion: usize) -> Result<Vec<Piece<'_>>, Violation> {
     let mut decoder = Decoder::new();
     let mut pieces = Vec::new();
-    for part in wire.chunks(portion.max(1)) {
-        decoder.push(Bytes::copy_from_slice(part));
-        while let Some(piece) = decoder.piece()? {
+    for mut part in wire.chunks(portion.max(1)) {
+        while let Some(piece) = decoder.piece(&mut part)? {
             pieces.push(piece);
         }
     }
     Ok(pieces)
 }
 
-/// Puts what the portions took apart together again.
-fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut whole: Vec<Piece> = Vec::new();
+/// What a data frame carries: its stream, the bytes, and whether they are the last.
+type Payload = (u32, Vec<u8>, bool);
+
+/// The pieces that are no payload, and what each data frame carries, whatever its portions.
+fn joined(pieces: Vec<Piece<'_>>) -> (Vec<Piece<'_>>, Vec<Payload>) {
+    let (mut others, mut frames) = (Vec::new(), Vec::<Payload>::new());
     for piece in pieces {
-        match (whole.last_mut(), piece) {
-            (
-                Some(Piece::Data { bytes, end, .. }),
-                Piece::Data {
-                    bytes: more,
-                    end: last,
-                    ..
-                },
-            ) => {
-                *bytes = [&bytes[..], &more[..]].concat().into();
-                *end = last;
+        match (frames.last_mut(), piece) {
+            (Some((_, whole, end)), Piece::Data { bytes, end: is, .. }) => {
+                whole.extend_from_slice(bytes);
+                *end = is;
             }
-            (_, piece) => whole.push(piece),
+            (_, piece) => {
+                if let Piece::Begin { stream, .. } = piece {
+                    frames.push((stream, Vec::new(), false));
+                }
+                others.push(piece);
+            }
         }
     }
-    whole
+    (others, frames)
 }
 
 fn write(mux: &mut Mux, key: Key, bytes: &[u8]) {

@@ -60,6 +60,7 @@ async fn other_protocols_are_told_at_once_what_is_wrong() {
         let mut peer = RawPeer {
             socket,
             decoder: Decoder::new(),
+            unread: Bytes::new(),
         };
         let (code, text, _) = peer.read_close().await;
         let version = words.starts_with(b"THALWEG\x02");

@@ -111,10 +111,9 @@ proptest! {
         }
         let mut mux = Mux::new(Side::Acceptor, config(WINDOW, 4));
         let mut decoder = Decoder::new();
-        'all: for part in wire.chunks(portion) {
-            decoder.push(Bytes::copy_from_slice(part));
+        'all: for mut part in wire.chunks(portion) {
             loop {
-                match decoder.piece() {
+                match decoder.piece(&mut part) {
                     Ok(Some(piece)) => if mux.receive(piece).is_err() { break 'all },
                     Ok(None) => break,
                     Err(_) => break 'all,
