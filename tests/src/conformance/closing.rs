@@ -11,8 +11,8 @@ use tokio::{sync::oneshot, task::JoinSet};
 use super::{
     backend::{Backend, Conn, Ends, Pair},
     support::{
-        assert_closed_by_peer, assert_closed_locally, connection_end, never, open_all,
-        still_pending, within,
+        QUIET, assert_closed_by_peer, assert_closed_locally, assert_same, connection_end, never,
+        open_all, pattern, read, still_pending, within, write_and_finish,
     },
 };
 
@@ -159,6 +159,27 @@ pub async fn closed_waits_for_the_end<B: Backend>(backend: &B) {
     never("closed, of a living connection", pair.accepted.closed()).await;
     pair.accepted.close(CODE, REASON);
     assert_closed_by_peer(&within("closed", near).await, CODE, REASON);
+}
+
+/// A finished stream that was read in part when this side closed gives the rest or an error, never an early end.
+pub async fn what_a_close_cuts_off_never_reads_as_the_end<B: Backend>(backend: &B) {
+    let pair = Pair::new(backend).await;
+    let ((mut send, _recv), (_send, mut recv)) = pair.stream().await;
+    let data = pattern(10_000);
+    write_and_finish::<B>(&mut send, data.clone()).await;
+    let mut found = read::<B>(&mut recv, 10).await.expect("data").to_vec();
+    // Time for the rest and the finish to arrive.
+    tokio::time::sleep(QUIET).await;
+    pair.accepted.close(CODE, REASON);
+    loop {
+        match within("reading after the close", recv.read(1_000)).await {
+            Ok(Some(chunk)) => found.extend_from_slice(&chunk),
+            Ok(None) => return assert_same(&found, &data),
+            Err(error) => {
+                return assert_closed_locally(&connection_end(error), CODE, REASON);
+            }
+        }
+    }
 }
 
 /// A clone is the same connection; dropping one of two handles ends nothing.

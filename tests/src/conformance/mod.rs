@@ -147,6 +147,7 @@ checks! { ($)
     closing::large_codes_arrive,
     closing::the_reason_is_made_safe_for_a_log,
     closing::closed_waits_for_the_end,
+    closing::what_a_close_cuts_off_never_reads_as_the_end,
     closing::clones_share_the_end,
     closing::dropping_the_last_handle_ends_the_connection,
     closing::a_vanished_peer_is_noticed,

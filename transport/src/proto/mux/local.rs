@@ -188,7 +188,7 @@ impl Mux {
         for stream in self.slots.iter_mut().flatten() {
             stream.send.discard();
             if unread {
-                stream.recv.discard();
+                stream.recv.abandon();
             }
         }
         self.schedule.clear();

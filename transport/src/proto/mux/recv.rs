@@ -186,6 +186,15 @@ impl RecvHalf {
         self.discard();
     }
 
+    /// Frees what was not read, at the connection's end. A half that was not read to its end has none any more: what is
+    /// missing would go unnoticed.
+    pub(super) fn abandon(&mut self) {
+        if self.state == RecvState::Finished && self.buffered > 0 {
+            self.state = RecvState::Open;
+        }
+        self.discard();
+    }
+
     /// Frees what was not read.
     pub(super) fn discard(&mut self) {
         self.chunks = VecDeque::new();
