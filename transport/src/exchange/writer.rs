@@ -248,6 +248,8 @@ impl PartitionWriter {
         for mut part in [&prefix(record)[..], record] {
             while !part.is_empty() {
                 if self.slot(target).is_none() {
+                    // A long record is many buffers: without this it would hold up what shares the task's thread.
+                    tokio::task::coop::consume_budget().await;
                     let mut buffer = match begun {
                         true => self.request_more().await?,
                         false => self.request().await?,
@@ -301,7 +303,13 @@ impl PartitionWriter {
     fn try_request(&mut self) -> Result<Option<BufferMut>, ExchangeError> {
         match self.spare.take() {
             Some(buffer) => Ok(Some(buffer)),
-            None => Ok(self.partition.pool().try_request()?),
+            None => {
+                // A failure on disk has closed the pool, which would say less.
+                if let Some(core) = self.partition.blocking_core() {
+                    core.check()?;
+                }
+                Ok(self.partition.pool().try_request()?)
+            }
         }
     }
 

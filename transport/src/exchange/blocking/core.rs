@@ -117,9 +117,10 @@ impl BlockingCore {
     pub(in crate::exchange) fn on_registered(&self, hook: ReleaseHook) {
         let mut state = self.lock();
         state.hook = Some(hook.clone());
-        let finished = matches!(state.stage, Stage::Finished(_));
+        // One that failed meanwhile tells its consumers why.
+        let settled = !matches!(state.stage, Stage::Writing);
         drop(state);
-        if finished {
+        if settled {
             hook.consumable();
         }
     }
@@ -186,7 +187,7 @@ impl BlockingCore {
     }
 
     /// What stops the writer.
-    pub(super) fn check(&self) -> Result<(), ExchangeError> {
+    pub(in crate::exchange) fn check(&self) -> Result<(), ExchangeError> {
         let state = self.lock();
         match (&state.spill, &state.stage) {
             (Some(error), _) => Err(error.clone().into()),
