@@ -304,6 +304,13 @@ impl TransportConfig {
                 "1 to 1000000",
             );
         }
+        if self.max_connections - self.max_connections / 8 < self.connections_per_peer {
+            return bad(
+                "max_connections",
+                self.max_connections.to_string(),
+                "more than 8/7 of connections_per_peer, as one peer never has the last eighth",
+            );
+        }
         if !(1 << 20..=1 << 40).contains(&self.max_unread_bytes) {
             return bad(
                 "max_unread_bytes",

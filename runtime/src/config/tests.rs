@@ -60,6 +60,8 @@ fn limits_of_what_peers_can_take_reach_the_transport() {
         message("[transport]\nmax_connections = 0"),
         "transport.max_connections = 0 is not allowed: 1 to 1000000 [c.toml line 2]"
     );
+    let few = message("[transport]\nmax_connections = 9\nconnections_per_peer = 9");
+    assert!(few.contains("8/7 of connections_per_peer"), "{few}");
 }
 
 #[test]
@@ -178,6 +180,7 @@ fn a_wrong_value_names_key_value_source_and_what_is_allowed() {
         ("blob.store", "/var"),
         ("taskmanager.temp_dirs", ""),
         ("taskmanager.memory", "1KiB"),
+        ("taskmanager.task_placement", "thread"),
     ] {
         let error = from(Sources::new().with_flag(key, value)).unwrap_err();
         let text = error.to_string();

@@ -52,7 +52,7 @@ impl Who {
 }
 
 impl Shares {
-    /// One peer may have `most` of `all` places, and never the last eighth of them.
+    /// One peer may have `most` of `all` places, and never the last eighth of them (of fewer than 8 it may have all).
     pub(super) fn new(all: u32, most: u32) -> Arc<Self> {
         Arc::new(Self {
             of_one: most.min(all - all / 8) as usize,
