@@ -192,5 +192,5 @@ pub(super) fn panicked(kind: FailureKind, panic: &(dyn Any + Send)) -> TaskError
 
 fn node_ended() -> TaskError {
     let text = "the node ended before the task on its network thread did";
-    TaskError::of_kind(FailureKind::Cluster, text)
+    TaskError::of_kind(FailureKind::TaskManagerLost, text)
 }

@@ -10,7 +10,8 @@ use super::{
     job::ShuffleConfig,
 };
 
-/// Generates records, some for each sink.
+/// Generates records, some for each sink. Light with the records of ordinary jobs: one of many megabytes is made, and
+/// checked by its sink, in one step.
 #[derive(Debug)]
 pub struct SourceTask(ShuffleConfig);
 

@@ -101,11 +101,11 @@ async fn the_end_of_its_node_ends_a_task_on_the_network_thread() {
     let shutdown = at.node.shutdown(Duration::from_secs(10));
     within(shutdown).await.unwrap();
     let cause = within(ending).await.unwrap().failure.unwrap();
-    assert_eq!(cause.kind, FailureKind::Cluster);
+    assert_eq!(cause.kind, FailureKind::TaskManagerLost);
     assert!(cause.message.contains("the node ended"), "{cause}");
     let (_, ending) = at.run(&reporter, deployment("idle"));
     let cause = within(ending).await.unwrap().failure.unwrap();
-    assert_eq!(cause.kind, FailureKind::Cluster, "{cause}");
+    assert_eq!(cause.kind, FailureKind::TaskManagerLost, "{cause}");
 }
 
 #[tokio::test]
