@@ -2,8 +2,9 @@
 
 use std::{
     fmt, fs,
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener, UdpSocket},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -203,18 +204,30 @@ impl ClusterFiles {
     }
 }
 
-/// A TCP port of 127.0.0.1 that was free a moment ago.
+/// A port that is free for TCP and for UDP. It lies below those that systems give out by themselves (Linux: from 32,768 on),
+/// so that no other socket of a test takes it before its process binds it.
 ///
 /// # Panics
 /// If there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    let ports = FIRST_PORT..32_768;
+    let count = u32::from(ports.end - ports.start);
+    for _ in 0..count {
+        let number = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = FIRST_PORT + u16::try_from(number).expect("less than the number of ports");
+        let address = (Ipv4Addr::LOCALHOST, port);
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port of {ports:?} is free");
 }
+
+/// Above those of well-known services.
+const FIRST_PORT: u16 = 20_000;
 
 /// Start of a process on a machine that is busy with other tests.
 const READY: Duration = Duration::from_secs(60);
