@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     clock::{now, until},
     config::TransportConfig,
-    error::ConnectError,
+    error::{ConnectError, ErrorCode},
     warnings::{FailureClass, Warnings},
 };
 
@@ -135,10 +135,15 @@ impl<C: Send + 'static> Handshakes<C> {
         // Port scans, health checks and peers that gave up are nobody's fault here.
         let is_fault = !matches!(error, ConnectError::Unreachable { .. });
         let due = || self.warnings.due(now(), FailureClass::Handshake);
-        if let Some(held_back) = is_fault.then(due).flatten() {
-            tracing::warn!(%error, held_back, "refused a connection");
-        } else {
-            tracing::debug!(%error, "refused a connection");
+        // On QUIC a dial that its caller no longer wants looks like one whose peer does not want this node.
+        let gave_up =
+            matches!(&error, ConnectError::Refused { code, .. } if *code == ErrorCode::UNKNOWN);
+        match is_fault.then(due).flatten() {
+            Some(held_back) if gave_up => {
+                tracing::info!(%error, held_back, "a peer ended its handshake");
+            }
+            Some(held_back) => tracing::warn!(%error, held_back, "refused a connection"),
+            None => tracing::debug!(%error, "refused a connection"),
         }
         None
     }
