@@ -1,7 +1,7 @@
-//! Streams without a type parameter, for everything above the connection manager that is not partition data.
+//! Streams without a type parameter, for everything above the connection manager.
 //!
-//! Calls, blobs and custom stream kinds hold these. They cost a boxed future per operation, which a call can afford;
-//! partition data runs in tasks that are generic over the backend and never pays it.
+//! They cost a boxed future per operation: one for a batch of frames that is written, and one for all that lands
+//! ([`RecvStream::land`]).
 
 use std::{fmt, future::Future, pin::Pin};
 
