@@ -96,6 +96,40 @@ async fn calls_beside_data_are_timed_on_every_transport_and_placement() {
 }
 
 #[tokio::test]
+async fn calls_through_gateways_are_timed_alone_and_beside_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("results.json");
+    let output = short("rpc", &file, &["--channels", "2"]).await;
+    let (out, err) = texts(&output);
+    assert!(output.status.success(), "{err}");
+    let document = read(&file);
+    let runs = document["runs"].as_array().unwrap();
+    let mut found = BTreeSet::new();
+    for run in runs.iter().filter(|run| run["metric"] == "latency_p50") {
+        for key in RUN_KEYS {
+            assert!(run.get(key).is_some(), "{key}: {run}");
+        }
+        assert!(run["value"].as_f64().unwrap() > 0.0, "{run}");
+        found.insert((
+            run["transport"].as_str().unwrap(),
+            run["suite"].as_str().unwrap(),
+            run["outstanding"].as_u64().unwrap(),
+        ));
+    }
+    let expected = TRANSPORTS.iter().flat_map(|name| {
+        let kinds = [("rpc", 1), ("rpc", 64), ("rpc-under-load", 1)];
+        kinds.map(|(suite, outstanding)| (*name, suite, outstanding))
+    });
+    assert_eq!(found, expected.collect());
+    let alone = runs.iter().find(|run| run["outstanding"] == 1).unwrap();
+    assert_eq!(alone["cores"], 1, "{alone}");
+    let ratios = document["ratios"].as_array().unwrap();
+    let compared = ratios.iter().filter(|ratio| ratio["metric"] == "calls");
+    assert_eq!(compared.count(), 9, "{ratios:?}");
+    assert_eq!(out.lines().count(), 7 + 1 + 7 + 1 + 13, "{out}");
+}
+
+#[tokio::test]
 async fn consumers_that_stop_do_not_stop_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("results.json");
@@ -238,6 +272,12 @@ async fn wrong_usage_exits_with_2_and_failures_with_1() {
             1,
             "/no/such/folder/file",
         ),
+        (&["rpc", "--cores", "1024"], 2, "--cores 1024"),
+        (
+            &["rpc", "--cores", "1", "--peer", "host:1", "--certs", "d"],
+            2,
+            "share no cores",
+        ),
         (&["exchagne"], 2, "did you mean 'exchange'?"),
     ] {
         let output = end(spawn(&mut bench(args))).await;
@@ -253,7 +293,11 @@ async fn wrong_usage_exits_with_2_and_failures_with_1() {
 
 /// A run as short as it makes sense.
 async fn exchange(json: &Path, args: &[&str]) -> Output {
-    let mut command = bench(&["exchange", "--duration", "200ms", "--warmup", "100ms"]);
+    short("exchange", json, args).await
+}
+
+async fn short(command: &str, json: &Path, args: &[&str]) -> Output {
+    let mut command = bench(&[command, "--duration", "200ms", "--warmup", "100ms"]);
     command.args(["--runs", "1", "--json"]).arg(json).args(args);
     end(spawn(&mut command)).await
 }
@@ -313,7 +357,7 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-const RUN_KEYS: [&str; 16] = [
+const RUN_KEYS: [&str; 17] = [
     "suite",
     "transport",
     "channels",
@@ -330,6 +374,7 @@ const RUN_KEYS: [&str; 16] = [
     "cpu_seconds_per_gb",
     "rss_peak_mib",
     "placement",
+    "cores",
 ];
 
 /// Longer than any of these commands takes on a busy machine.

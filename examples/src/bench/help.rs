@@ -4,7 +4,9 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   bench exchange                                  every transport and its yardstick, about five minutes
   bench exchange --transport quic,raw-quic --channels 8 --duration 2s
+  bench rpc                                       calls over each of them, alone and beside data, about six minutes
   bench exchange --help                           all options, and what is measured how
+  bench rpc --help
 
 Exit codes:
   0          success
@@ -29,6 +31,35 @@ Examples:
   bench exchange --transport tcp,raw-tls --channels 8 --ping --json results.json
   bench exchange --transport quic,tcp --channels 64 --slow-consumers 1
   bench exchange --peer bench-2.example:6190 --certs certs/bench-1 --profile lan
+
+Compare ratios, and only of one run: rates change from machine to machine and from hour to hour.";
+
+pub(super) const RPC: &str = "\
+What is measured:
+  This process calls, the server (a second process, or the one at --peer) answers with what it gets. Ours: a gateway,
+  declared and served as any other, each outstanding call made by a task. The yardsticks: frames on one stream of the same
+  transport with the same settings, matched by id, by one task at each end, which writes at once whatever one read brings.
+  Every end has one thread for all of it (--placement own-thread: another one for endpoint and callers).
+
+  --load idle    nothing else moves
+  --load bulk    one call outstanding while an exchange saturates the same connection, as bench exchange does; on the
+                 yardsticks a call of the bench's own beside as many bytes; suite rpc-under-load
+
+  calls/s        answers that came in the measured time
+  p50 ... max    microseconds from before a call to its answer
+  CPU            user and system microseconds of both processes per call
+  ratio          to the yardstick of the same round, median over the rounds
+
+Cores:
+  One call outstanding keeps one of the two processes waiting at any time. On one core what is measured is the code; on
+  two it is mostly how fast the system wakes an idle core. Many calls outstanding keep two cores busy. --cores auto does
+  both in one run; --json says in `cores` what each figure was measured on, null for no restriction.
+
+Examples:
+  bench rpc --transport quic,raw-quic --load idle
+  bench rpc --transport tcp,raw-tls --outstanding 1,8,64 --payload 1KiB --cores all --json results.json
+  bench rpc --load bulk --channels 8,64 --runs 7
+  bench rpc --peer bench-2.example:6190 --certs certs/bench-1 --profile lan
 
 Compare ratios, and only of one run: rates change from machine to machine and from hour to hour.";
 

@@ -1,20 +1,25 @@
 //! The `bench` command: the transports beside what lies below them, in the same run.
 //!
-//! The command is the consumer; a second process, `bench server`, is the producer. Both are driven by the command over a
-//! control connection of its own, so that the two ends may be on one host or on two.
+//! The command consumes and calls; a second process, `bench server`, produces and answers. Both are driven by the command
+//! over a control connection of its own, so that the two ends may be on one host or on two.
 //!
 //! ```text
-//! exchange ─► {plan, report} (pure)
-//!     └─► measure ─► {control, ours, raw} ─► tasks, counters
-//! server ─► session ──────► {control, ours, raw}
+//! exchange, rpc ─► plan ─► case (pure)
+//!     └─► rounds ─► report ─► figures (pure)
+//!            └─► measure ─► client ─► {ours, raw} ─► tasks, counters
+//! server ─► session ────────────────► {ours, raw}
 //! ```
 
 mod args;
 mod bulk;
+mod case;
+mod client;
 mod control;
+mod cores;
 mod counters;
 mod exchange;
 mod fault;
+mod figures;
 mod help;
 mod machine;
 mod measure;
@@ -23,12 +28,15 @@ mod peer;
 mod plan;
 mod raw;
 mod report;
+mod rounds;
+mod rpc;
 mod security;
 mod server;
 mod session;
 mod spec;
 mod statistics;
 mod tasks;
+mod told;
 mod transport_kind;
 mod usage;
 
@@ -69,6 +77,7 @@ fn start(args: Args) -> Result<(), Failure> {
     cli::block_on(async move {
         match args.command {
             Command::Exchange(args) => exchange::run(&args, quiet).await,
+            Command::Rpc(args) => rpc::run(&args, quiet).await,
             Command::Server(args) => server::run(&args).await,
         }
     })

@@ -6,10 +6,11 @@ use thalweg_transport::PeerStream;
 
 use super::{
     control::{ControlStream, Request, Response, VERSION},
+    cores,
     fault::Fault,
     machine::Machine,
     ours::Producer,
-    raw::{FramedProducer, QuicProducer},
+    raw::{Answerer, FramedProducer, QuicProducer},
     security::NodeCertificates,
     spec::Spec,
     transport_kind::TransportKind,
@@ -88,7 +89,7 @@ async fn end(producing: &mut Option<Producing>) {
     }
 }
 
-/// What produces now.
+/// What produces and answers now.
 struct Producing {
     what: What,
     fault: Fault,
@@ -98,6 +99,7 @@ enum What {
     Ours(Box<Producer>),
     Quic(QuicProducer),
     Framed(FramedProducer),
+    Calls(Answerer),
 }
 
 impl Producing {
@@ -107,16 +109,23 @@ impl Producing {
         bind: SocketAddr,
     ) -> Result<Self, Failure> {
         let fault = Fault::default();
+        cores::keep_to(spec.cores)?;
+        let calls_alone = spec.channels == 0;
         let what = match spec.transport {
+            TransportKind::RawQuic | TransportKind::RawTls | TransportKind::RawTcp
+                if calls_alone =>
+            {
+                What::Calls(Answerer::start(spec, certificates, bind, &fault).await?)
+            }
             TransportKind::RawQuic => {
                 What::Quic(QuicProducer::start(spec, certificates, bind, &fault).await?)
             }
             TransportKind::RawTls | TransportKind::RawTcp => {
                 What::Framed(FramedProducer::start(spec, certificates, bind, &fault).await?)
             }
-            _ => What::Ours(Box::new(
-                Producer::start(spec, certificates, bind, &fault).await?,
-            )),
+            TransportKind::Quic | TransportKind::Tcp | TransportKind::TcpPlain => What::Ours(
+                Box::new(Producer::start(spec, certificates, bind, &fault).await?),
+            ),
         };
         Ok(Self { what, fault })
     }
@@ -126,6 +135,7 @@ impl Producing {
             What::Ours(producer) => producer.port(),
             What::Quic(producer) => producer.port(),
             What::Framed(producer) => producer.port(),
+            What::Calls(answerer) => answerer.port(),
         }
     }
 
@@ -134,6 +144,7 @@ impl Producing {
             What::Ours(producer) => producer.end().await,
             What::Quic(producer) => producer.end().await,
             What::Framed(producer) => producer.end().await,
+            What::Calls(answerer) => answerer.end().await,
         }
     }
 }

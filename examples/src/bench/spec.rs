@@ -3,13 +3,17 @@
 use serde::{Deserialize, Serialize};
 use thalweg_transport::{ConfigError, Profile, TransportConfig};
 
-use super::transport_kind::{Placement, TransportKind};
+use super::{
+    case::Calls,
+    transport_kind::{Placement, TransportKind},
+};
 
 /// One measurement, as the command describes it to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spec {
     pub(crate) transport: TransportKind,
+    /// Channels that carry data; 0 for calls alone.
     pub(crate) channels: u32,
     /// Bytes of a frame, header included.
     pub(crate) buffer: u32,
@@ -18,8 +22,9 @@ pub(crate) struct Spec {
     pub(crate) placement: Placement,
     /// One partition and gate per channel instead of one for all.
     pub(crate) separate: bool,
-    /// Bytes of a call beside the data, and of its answer; 0 for none.
-    pub(crate) ping: u32,
+    pub(crate) calls: Option<Calls>,
+    /// Cores that the process is kept on.
+    pub(crate) cores: Option<u32>,
 }
 
 impl Spec {
@@ -28,19 +33,24 @@ impl Spec {
     /// # Errors
     /// A value that is not allowed: the other end may have sent anything.
     pub(crate) fn config(&self) -> Result<TransportConfig, ConfigError> {
-        if !(1..=MAX_CHANNELS).contains(&self.channels) {
-            return Err(ConfigError {
-                key: "channels",
-                value: self.channels.to_string(),
-                allowed: "1 to 1024",
-            });
+        let refuse = |key, value: String, allowed| {
+            Err(ConfigError {
+                key,
+                value,
+                allowed,
+            })
+        };
+        let calls_alone = self.channels == 0 && self.calls.is_some_and(|calls| calls.gateway);
+        if !calls_alone && !(1..=MAX_CHANNELS).contains(&self.channels) {
+            return refuse("channels", self.channels.to_string(), "1 to 1024");
         }
-        if self.ping > MAX_PAYLOAD {
-            return Err(ConfigError {
-                key: "payload",
-                value: format!("{} bytes", self.ping),
-                allowed: "at most 16KiB",
-            });
+        let outstanding = self.calls.map_or(1, |calls| calls.outstanding);
+        if !(1..=MAX_OUTSTANDING).contains(&outstanding) {
+            return refuse("outstanding", outstanding.to_string(), "1 to 1024");
+        }
+        let payload = self.payload();
+        if payload > MAX_PAYLOAD {
+            return refuse("payload", format!("{payload} bytes"), "at most 16KiB");
         }
         let mut config = TransportConfig::default();
         config.profile = self.profile;
@@ -49,14 +59,19 @@ impl Spec {
         config.buffer_pool = config.buffer_pool.max(needed);
         config.validate()?;
         // A raw call comes back in one frame.
-        if self.ping as usize > config.payload_size() {
-            return Err(ConfigError {
-                key: "payload",
-                value: format!("{} bytes", self.ping),
-                allowed: "less than the buffer",
-            });
+        if payload as usize > config.payload_size() {
+            return refuse(
+                "payload",
+                format!("{payload} bytes"),
+                "less than the buffer",
+            );
         }
         Ok(config)
+    }
+
+    /// Bytes of a call and of its answer; 0 without calls.
+    pub(crate) fn payload(&self) -> u32 {
+        self.calls.map_or(0, |calls| calls.payload)
     }
 
     /// Buffers that a raw receiver has: as many as our gate.
@@ -75,8 +90,14 @@ impl Spec {
 /// Most channels of a measurement.
 pub(crate) const MAX_CHANNELS: u32 = 1024;
 
-/// Most bytes of a call beside the data: a small one is what is measured.
+/// Most bytes of a call: a small one is what is measured.
 pub(crate) const MAX_PAYLOAD: u32 = 16 * 1024;
+
+/// Most calls that wait for their answer: far below what a gateway takes of one peer.
+pub(crate) const MAX_OUTSTANDING: u32 = 1024;
+
+/// More cores than the set of a process can name on Linux.
+pub(crate) const MAX_CORES: u32 = 1024;
 
 mod profile_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -109,9 +130,16 @@ mod tests {
             profile: Profile::Jumbo,
             placement: Placement::OwnThread,
             separate: false,
-            ping: 64,
+            calls: Some(CALLS),
+            cores: Some(1),
         }
     }
+
+    const CALLS: Calls = Calls {
+        payload: 64,
+        outstanding: 1,
+        gateway: false,
+    };
 
     #[test]
     fn a_spec_survives_the_control_connection() {
@@ -132,6 +160,17 @@ mod tests {
     }
 
     #[test]
+    fn calls_through_a_gateway_need_no_data() {
+        let calls = |gateway| Spec {
+            channels: 0,
+            calls: Some(Calls { gateway, ..CALLS }),
+            ..spec()
+        };
+        calls(true).config().unwrap();
+        calls(false).config().unwrap_err();
+    }
+
+    #[test]
     fn whatever_a_peer_asks_for_is_checked() {
         for bad in [
             Spec {
@@ -147,7 +186,17 @@ mod tests {
                 ..spec()
             },
             Spec {
-                ping: 1 << 30,
+                calls: Some(Calls {
+                    payload: 1 << 30,
+                    ..CALLS
+                }),
+                ..spec()
+            },
+            Spec {
+                calls: Some(Calls {
+                    outstanding: 0,
+                    ..CALLS
+                }),
                 ..spec()
             },
         ] {

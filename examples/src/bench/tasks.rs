@@ -53,6 +53,11 @@ impl Tasks {
         })
     }
 
+    /// Where they run.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// For tasks that spawn tasks.
     pub(crate) fn spawner(&self) -> Spawner {
         Spawner {

@@ -44,8 +44,9 @@ impl TransportKind {
         }
     }
 
-    pub(crate) fn is_raw(self) -> bool {
-        self.yardstick().is_none()
+    /// Whether it is one of ours, and not a yardstick.
+    pub(crate) fn is_ours(self) -> bool {
+        self.yardstick().is_some()
     }
 
     /// Whether the profile changes anything: it sets what is below QUIC.

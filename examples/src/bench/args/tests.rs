@@ -1,6 +1,9 @@
 use clap::{CommandFactory, error::ErrorKind};
 
+use thalweg_transport::Profile;
+
 use super::*;
+use crate::bench::transport_kind::{Placement, TransportKind};
 
 fn parse(line: &str) -> Result<Args, clap::Error> {
     Args::try_parse_from(line.split_whitespace())
@@ -9,7 +12,14 @@ fn parse(line: &str) -> Result<Args, clap::Error> {
 fn exchange(line: &str) -> ExchangeArgs {
     match parse(line).unwrap().command {
         Command::Exchange(args) => args,
-        other @ Command::Server(_) => panic!("{other:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rpc(line: &str) -> RpcArgs {
+    match parse(line).unwrap().command {
+        Command::Rpc(args) => args,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -18,12 +28,29 @@ fn defaults_are_the_documented_ones() {
     let args = exchange("bench exchange");
     assert_eq!(args.transports(), TransportKind::ALL);
     assert_eq!(args.channels, [1, 8, 64]);
-    assert_eq!((args.buffer, args.payload, args.runs), (32 * 1024, 64, 3));
-    assert_eq!(args.duration, Duration::from_secs(5));
-    assert_eq!(args.warmup, Duration::from_secs(1));
+    assert_eq!(
+        (args.buffer, args.payload, args.run.runs),
+        (32 * 1024, 64, 3)
+    );
+    assert_eq!(args.run.duration, Duration::from_secs(5));
+    assert_eq!(args.run.warmup, Duration::from_secs(1));
     assert_eq!(args.profile, [Profile::Loopback]);
     assert_eq!(args.placement, [Placement::Network]);
     assert_eq!((args.ping, args.slow_consumers), (None, None));
+}
+
+#[test]
+fn calls_are_one_and_64_alone_and_beside_data() {
+    let args = rpc("bench rpc");
+    assert_eq!(args.transports(), TransportKind::ALL);
+    assert_eq!((&args.outstanding[..], args.payload), (&[1, 64][..], 64));
+    assert_eq!(args.load, [LoadArg::Idle, LoadArg::Bulk]);
+    assert_eq!((&args.channels[..], args.buffer), (&[8][..], 32 * 1024));
+    assert_eq!(args.placement, [Placement::Network]);
+    assert_eq!(args.cores, CoresArg::Auto);
+    assert_eq!(args.run.runs, 3);
+    assert_eq!(rpc("bench rpc --cores all").cores, CoresArg::All);
+    assert_eq!(rpc("bench rpc --cores 2").cores, CoresArg::Some(2));
 }
 
 #[test]
@@ -86,8 +113,17 @@ fn wrong_usage_names_the_flag_the_value_and_what_is_allowed() {
         ),
         (
             "bench zzz",
-            "unknown command 'zzz': commands are exchange, server",
+            "unknown command 'zzz': commands are exchange, rpc, server",
         ),
+        (
+            "bench rpc --outstanding 0",
+            "invalid value '0' for '--outstanding <LIST>': 0 is not in 1..=1024",
+        ),
+        (
+            "bench rpc --cores 0",
+            "invalid value '0' for '--cores <auto|all|N>': auto, all or 1 to 1024 are allowed",
+        ),
+        ("bench rpc --load heavy", "possible values: idle, bulk"),
     ] {
         let error = parse(line).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");
@@ -100,8 +136,8 @@ fn wrong_usage_names_the_flag_the_value_and_what_is_allowed() {
 fn help_has_examples_everywhere() {
     let help = Args::command().render_long_help().to_string();
     assert!(help.contains("Examples:"), "{help}");
-    for line in ["bench exchange --help", "bench server --help"] {
-        let error = parse(line).unwrap_err();
+    for line in ["exchange", "rpc", "server"].map(|command| format!("bench {command} --help")) {
+        let error = parse(&line).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DisplayHelp);
         assert!(error.to_string().contains("Examples:"), "{line}");
     }

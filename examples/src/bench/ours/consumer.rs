@@ -12,6 +12,7 @@ use thalweg_transport::{
 };
 
 use super::{
+    gateway::Rpc,
     node::{CONSUMER, DataNode, FIRST, PRODUCER, failed, partition_of},
     ping::{PING, call},
 };
@@ -24,10 +25,12 @@ use crate::{
 };
 
 /// Reads and drops: one gate with all channels by one task, or, where channels are separate, a gate and a task for each.
+/// Makes calls, if there are any, through a gateway or on a stream of their own.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     node: DataNode,
     tasks: Tasks,
+    rpc: Option<Rpc>,
 }
 
 impl Consumer {
@@ -44,7 +47,11 @@ impl Consumer {
         let node = DataNode::start(spec, certificates, bind).await?;
         let tasks = node.tasks(spec.placement, "bench-consumer")?;
         let connection = ConnectionId::new(peer.id.clone(), peer.address.to_string());
-        let gates = if spec.separate { spec.channels } else { 1 };
+        let gates = if spec.separate {
+            spec.channels
+        } else {
+            spec.channels.min(1)
+        };
         for number in 0..gates {
             let source = |channel: u32| ChannelSource::Remote {
                 connection: connection.clone(),
@@ -77,20 +84,31 @@ impl Consumer {
                 }
             });
         }
-        if spec.ping > 0 {
-            let calling = ping(&node, connection, spec.ping as usize, counters.clone());
-            let fault = fault.clone();
-            tasks.spawn(async move {
-                if let Err(error) = calling.await {
-                    fault.report("calling failed", error);
-                }
-            });
-        }
-        Ok(Self { node, tasks })
+        let rpc = match spec.calls {
+            Some(calls) if calls.gateway => {
+                Some(Rpc::call(&node, &tasks, peer, calls, counters, fault)?)
+            }
+            Some(calls) => {
+                let payload = calls.payload as usize;
+                let calling = ping(&node, connection, payload, counters.clone());
+                let fault = fault.clone();
+                tasks.spawn(async move {
+                    if let Err(error) = calling.await {
+                        fault.report("calling failed", error);
+                    }
+                });
+                None
+            }
+            None => None,
+        };
+        Ok(Self { node, tasks, rpc })
     }
 
     pub(crate) async fn end(self) {
         self.tasks.end().await;
+        if let Some(rpc) = self.rpc {
+            rpc.end().await;
+        }
         self.node.end().await;
     }
 }

@@ -1,6 +1,8 @@
-//! The two ends on our own exchange, through the public API: ordinary tasks with a partition and with a gate.
+//! The two ends on our own exchange and RPC, through the public API: ordinary tasks with a partition and with a gate, and
+//! callers of a gateway.
 
 mod consumer;
+mod gateway;
 mod node;
 mod ping;
 mod producer;

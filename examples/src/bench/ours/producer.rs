@@ -8,7 +8,10 @@ use thalweg_transport::{
     exchange::{ExchangeError, PartitionWriter, ResultPartition},
 };
 
-use super::node::{DataNode, PRODUCER, failed, partition_of};
+use super::{
+    gateway::Rpc,
+    node::{DataNode, PRODUCER, failed, partition_of},
+};
 use crate::{
     bench::{
         bulk::{YIELD_BYTES, block},
@@ -21,11 +24,13 @@ use crate::{
 };
 
 /// Writes as fast as it is consumed: one partition with a subpartition per channel by one task, or, where channels are
-/// separate, a partition and a task for each.
+/// separate, a partition and a task for each. Answers calls, if there are any, through a gateway or on streams of their
+/// own.
 #[derive(Debug)]
 pub(crate) struct Producer {
     node: DataNode,
     tasks: Tasks,
+    rpc: Option<Rpc>,
 }
 
 impl Producer {
@@ -37,10 +42,10 @@ impl Producer {
     ) -> Result<Self, Failure> {
         let node = DataNode::start(spec, certificates, bind).await?;
         let tasks = node.tasks(spec.placement, "bench-producer")?;
-        let (partitions, subpartitions) = if spec.separate {
-            (spec.channels, 1)
-        } else {
-            (1, spec.channels)
+        let (partitions, subpartitions) = match spec.channels {
+            0 => (0, 0),
+            channels if spec.separate => (channels, 1),
+            channels => (1, channels),
         };
         let payload = block(node.config.payload_size());
         for number in 0..partitions {
@@ -63,7 +68,9 @@ impl Producer {
                 }
             });
         }
-        Ok(Self { node, tasks })
+        let gateway = spec.calls.is_some_and(|calls| calls.gateway);
+        let rpc = gateway.then(|| Rpc::serve(&node, &tasks)).transpose()?;
+        Ok(Self { node, tasks, rpc })
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -71,6 +78,9 @@ impl Producer {
     }
 
     pub(crate) async fn end(self) {
+        if let Some(rpc) = self.rpc {
+            rpc.end().await;
+        }
         self.tasks.end().await;
         self.node.end().await;
     }

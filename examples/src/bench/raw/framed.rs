@@ -110,7 +110,7 @@ fn calling<W: AsyncWrite + Send + Unpin + 'static>(
     counters: &Arc<Counters>,
     answers: mpsc::Receiver<()>,
 ) {
-    let (fault, counters, payload) = (fault.clone(), counters.clone(), spec.ping);
+    let (fault, counters, payload) = (fault.clone(), counters.clone(), spec.payload());
     tasks.spawn(async move {
         if payload == 0 {
             let _open = socket;

@@ -58,7 +58,7 @@ impl FramedProducer {
         let frames = Frames {
             payload: block(config.payload_size()),
             channels: spec.channels,
-            answers: spec.ping > 0,
+            answers: spec.payload() > 0,
         };
         let (fault, spawner) = (fault.clone(), tasks.spawner());
         tasks.spawn(async move {

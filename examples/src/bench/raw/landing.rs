@@ -128,7 +128,8 @@ mod tests {
             profile: Profile::Loopback,
             placement: Placement::Network,
             separate: false,
-            ping: 0,
+            calls: None,
+            cores: None,
         };
         let mut config = TransportConfig::default();
         config.buffer_size = spec.buffer;

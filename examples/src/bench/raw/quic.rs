@@ -47,7 +47,7 @@ impl QuicConsumer {
         let buffers = Buffers::new(spec, &config);
         let (fault, spawner) = (fault.clone(), tasks.spawner());
         let (dialling, address) = (endpoint.clone(), peer.address);
-        let (channels, ping) = (spec.channels as usize, spec.ping as usize);
+        let (channels, ping) = (spec.channels as usize, spec.payload() as usize);
         let counters = counters.clone();
         tasks.spawn(async move {
             let connection = match connect(&dialling, address).await {
@@ -78,9 +78,12 @@ impl QuicConsumer {
     }
 }
 
-type AnyError = Box<dyn Error + Send + Sync>;
+pub(super) type AnyError = Box<dyn Error + Send + Sync>;
 
-async fn connect(endpoint: &Endpoint, address: SocketAddr) -> Result<Connection, AnyError> {
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    address: SocketAddr,
+) -> Result<Connection, AnyError> {
     Ok(endpoint.connect(address, SERVER_NAME)?.await?)
 }
 
