@@ -218,10 +218,8 @@ impl ConnectError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::TimedOut { .. }
-            | Self::Unreachable { .. }
-            | Self::Exhausted { .. }
-            | Self::Transport { .. } => true,
+            Self::TimedOut { .. } | Self::Unreachable { .. } | Self::Exhausted { .. } => true,
+            Self::Transport { source, .. } => !is_final(&**source),
             Self::Refused { code, .. } => {
                 matches!(
                     *code,
@@ -414,6 +412,18 @@ fn may_pass(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.source().is_none_or(may_pass)
 }
 
+/// Whether the connection that a dial had made ended for good: over QUIC a listener refuses a certificate when the dialler
+/// has it already.
+fn is_final(cause: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(shared) = cause.downcast_ref::<Cause>() {
+        return is_final(&**shared);
+    }
+    if let Some(StreamError::Connection(error)) = cause.downcast_ref::<StreamError>() {
+        return !error.is_retryable();
+    }
+    cause.source().is_some_and(is_final)
+}
+
 /// Makes a peer's words safe for a log line: control characters are escaped, the length is cut at 1,024 bytes.
 #[must_use]
 pub fn sanitize(words: &[u8]) -> String {
@@ -440,6 +450,22 @@ mod tests {
         assert_eq!(sanitize(b"ok"), "ok");
         assert_eq!(sanitize(b"a\x1b[31m\n"), "a\\u{1b}[31m\\n");
         assert_eq!(sanitize(&vec![b'x'; 5000]).len(), 1024);
+    }
+
+    #[test]
+    fn a_dial_whose_connection_ended_for_good_is_not_repeated() {
+        let failed = |error: ConnectionError| ConnectError::Transport {
+            address: "10.0.0.1:1".to_owned(),
+            source: Arc::new(Arc::new(StreamError::Connection(error)) as Cause),
+        };
+        let reason = || "certificate refused".to_owned();
+        assert!(!failed(ConnectionError::Protocol { reason: reason() }).is_retryable());
+        assert!(failed(ConnectionError::Lost { reason: reason() }).is_retryable());
+        let other = ConnectError::Transport {
+            address: "10.0.0.1:1".to_owned(),
+            source: Arc::new(StreamError::WriteTimedOut { seconds: 1 }),
+        };
+        assert!(other.is_retryable());
     }
 
     #[test]
