@@ -1,12 +1,17 @@
 //! Why a call failed. The kind survives the wire.
 
-use std::{error::Error, fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use thalweg_transport::{ErrorCode, TransportError};
 use thiserror::Error as ThisError;
 
 use crate::ids::FencingToken;
+
+mod handler;
+
+pub use handler::HandlerError;
+use handler::shorten;
 
 /// Why a call, a connect or a tell failed.
 ///
@@ -185,6 +190,13 @@ impl RpcError {
         }
     }
 
+    /// What an endpoint answers with that passes this failure on: the same kind and chance of a retry, with what was
+    /// tried in front of the sources.
+    #[must_use]
+    pub fn context(self, message: impl Into<String>) -> HandlerError {
+        HandlerError::from(self).context(message)
+    }
+
     pub(super) fn connection(address: impl ToString, error: &TransportError) -> Self {
         Self::Connection {
             address: address.to_string(),
@@ -221,81 +233,13 @@ impl RpcError {
             }
             Self::Handler(error) => {
                 clean_all([&mut error.kind, &mut error.message]);
-                error.chain.truncate(MAX_CHAIN);
+                shorten(&mut error.chain);
                 error.chain.iter_mut().for_each(clean);
             }
             Self::Stopped { node } => clean(node),
             Self::WrongThread { endpoint } => clean(endpoint),
         }
         self
-    }
-}
-
-/// An error that an endpoint's code answers with: a kind that the caller can match, and texts for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandlerError {
-    /// A stable word for the kind, such as `slot.no_free_slot`.
-    pub kind: String,
-    /// What happened.
-    pub message: String,
-    /// Whether the same call may succeed later.
-    pub retryable: bool,
-    /// The sources, outermost first, without `message` itself.
-    pub chain: Vec<String>,
-}
-
-impl HandlerError {
-    /// An error without a source that a retry does not cure.
-    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            kind: kind.into(),
-            message: message.into(),
-            retryable: false,
-            chain: Vec::new(),
-        }
-    }
-
-    /// Takes the text of an error and of its sources.
-    pub fn from_error(kind: impl Into<String>, error: &(dyn Error + 'static)) -> Self {
-        let mut result = Self::new(kind, error.to_string());
-        let mut source = error.source();
-        while let Some(cause) = source.filter(|_| result.chain.len() < MAX_CHAIN) {
-            result.chain.push(cause.to_string());
-            source = cause.source();
-        }
-        result
-    }
-
-    /// Says that a retry may help.
-    #[must_use]
-    pub fn retryable(mut self) -> Self {
-        self.retryable = true;
-        self
-    }
-}
-
-impl std::fmt::Display for HandlerError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)?;
-        for cause in &self.chain {
-            write!(f, ": {cause}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Error for HandlerError {}
-
-/// An endpoint that passes another endpoint's failure on keeps its kind and whether a retry may help.
-impl From<RpcError> for HandlerError {
-    fn from(error: RpcError) -> Self {
-        match error {
-            RpcError::Handler(error) => error,
-            other => Self {
-                retryable: other.is_retryable(),
-                ..Self::new(other.kind(), other.to_string())
-            },
-        }
     }
 }
 
@@ -334,9 +278,6 @@ fn clean(text: &mut String) {
 
 /// Long enough for any honest message; a log line stays readable.
 const MAX_TEXT_BYTES: usize = 4096;
-
-/// Deeper chains repeat themselves.
-const MAX_CHAIN: usize = 16;
 
 #[cfg(test)]
 mod tests;
