@@ -10,7 +10,8 @@ use super::{
     endpoint::Endpoint,
     gateway::ServedBy,
     lifecycle::Control,
-    main_thread::{MainThread, Run, Scheduled},
+    main_thread::{MainThread, Run},
+    scheduled::Scheduled,
     service::RpcService,
     sync::lock,
 };

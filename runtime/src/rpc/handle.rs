@@ -73,6 +73,22 @@ impl<E: Endpoint> EndpointHandle<E> {
     }
 
     /// A client of the endpoint, with the fencing token that it has when a call is sent.
+    ///
+    /// A gateway whose server trait the endpoint does not implement is an error of compilation:
+    ///
+    /// ```compile_fail,E0277
+    /// use thalweg_runtime::rpc::{Endpoint, EndpointHandle, gateway};
+    ///
+    /// #[gateway(callers = [])]
+    /// trait ShopGateway {}
+    ///
+    /// struct Other;
+    /// impl Endpoint for Other {}
+    ///
+    /// fn wrong(other: &EndpointHandle<Other>) -> ShopClient {
+    ///     other.gateway()
+    /// }
+    /// ```
     #[must_use]
     pub fn gateway<G: ServedBy<E>>(&self) -> G {
         self.core.self_gateway()

@@ -1,15 +1,6 @@
 //! Running code on an endpoint's main thread, from anywhere.
 
-use std::{
-    cell::Cell,
-    fmt,
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{cell::Cell, fmt, future::Future, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
@@ -20,6 +11,7 @@ use super::{
     endpoint::Endpoint,
     error::RpcError,
     mailbox::NoSlot,
+    scheduled::Scheduled,
 };
 
 /// A handle to an endpoint's main thread. Local by nature: functions do not travel.
@@ -115,7 +107,7 @@ impl<E: Endpoint> MainThread<E> {
         delay: Duration,
         function: impl FnOnce(&mut E, &mut Context<E>) + Send + 'static,
     ) -> Scheduled {
-        let scheduled = Scheduled(Arc::new(AtomicBool::new(false)));
+        let scheduled = Scheduled::default();
         if self.core.timers.is_cancelled() {
             tracing::debug!(endpoint = %self.core.name, "endpoint is ending: timer ignored");
             scheduled.cancel();
@@ -135,7 +127,7 @@ impl<E: Endpoint> MainThread<E> {
             });
             let _ = core.mailbox.push(Message::Work(Box::new(run)), Some(slot));
         };
-        let token = timers.token().clone();
+        let (token, task) = (timers.token().clone(), scheduled.clone().drive(task));
         timers.spawn_on(
             async move {
                 token.run_until_cancelled(task).await;
@@ -171,23 +163,6 @@ impl<E> Clone for MainThread<E> {
 impl<E> fmt::Debug for MainThread<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MainThread({})", self.core.name)
-    }
-}
-
-/// A scheduled function. Dropping it changes nothing.
-#[derive(Debug, Clone)]
-pub struct Scheduled(Arc<AtomicBool>);
-
-impl Scheduled {
-    /// The function will not run, unless it has begun.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Whether it was cancelled, or came too late to be scheduled.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
     }
 }
 

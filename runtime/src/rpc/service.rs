@@ -51,7 +51,8 @@ struct Inner {
 }
 
 impl RpcService {
-    /// Begins a service for a node.
+    /// Begins a service for a node: a local one, or, with [`connections`](RpcServiceBuilder::connections), one that
+    /// peers reach and that reaches peers. The [builder](RpcServiceBuilder) says where it listens and what peers dial.
     #[must_use]
     pub fn builder(id: ResourceId) -> RpcServiceBuilder {
         RpcServiceBuilder::new(id)
@@ -113,7 +114,8 @@ impl RpcService {
         self.0.counters.snapshot()
     }
 
-    /// The runtime on which endpoints run, for work that is no main-thread work.
+    /// The runtime on which endpoints run. Work for it that is no main-thread work is
+    /// [scheduled](Self::schedule), so that it ends with the service.
     #[must_use]
     pub fn runtime(&self) -> &Handle {
         &self.0.runtime
@@ -202,7 +204,8 @@ impl RpcService {
         )))
     }
 
-    /// Closes the service: terminates all endpoints, waits for them, and ends the connections' streams.
+    /// Closes the service: terminates all endpoints, waits for them, and then ends the streams of its gateways and what
+    /// is [scheduled](Self::schedule). Until then endpoints can use both to end well.
     ///
     /// Endpoints that have not ended at the deadline are dropped. Calling it again waits again.
     ///

@@ -8,6 +8,38 @@ use tokio::runtime::Handle;
 use super::{config::RpcConfig, service::RpcService};
 
 /// Settings of a new [`RpcService`].
+///
+/// The address of a remote service is its node's. [`NodeBuilder::bind`](thalweg_transport::NodeBuilder::bind) says
+/// where it listens: an IP address, which may be a wildcard, with a port, a range of ports of which the first free
+/// one is taken, or 0 for any. [`advertise`](thalweg_transport::NodeBuilder::advertise) says what peers dial and what
+/// stands in the addresses of endpoints: another host, or behind a port mapping another host and port.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use thalweg_runtime::rpc::RpcService;
+/// use thalweg_transport::{
+///     Node, ResourceId, TransportConfig,
+///     mem::{MemNetwork, MemTransport},
+/// };
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let id = ResourceId::new("tm-1")?;
+/// let node = Node::builder(id.clone(), TransportConfig::default())
+///     .bind("0.0.0.0:50100-50200".parse()?)
+///     .advertise("tm-1.example")
+///     .start(MemTransport::new(MemNetwork::new(), None))
+///     .await?;
+/// let service = RpcService::builder(id.clone())
+///     .connections(Arc::new(node))
+///     .build()?;
+/// assert_eq!(service.address().as_deref(), Some("tm-1.example:50100"));
+///
+/// let local = RpcService::builder(id).build()?;
+/// assert_eq!((local.address(), local.port()), (None, None));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RpcServiceBuilder {
     id: ResourceId,
