@@ -8,29 +8,29 @@ use super::*;
 
 /// What a [`Probe`] has gone through, and how it behaves.
 #[derive(Debug, Default)]
-struct Script {
-    log: Mutex<Vec<String>>,
-    fail_start: bool,
-    fail_stop: bool,
+pub(super) struct Script {
+    pub(super) log: Mutex<Vec<String>>,
+    pub(super) fail_start: bool,
+    pub(super) fail_stop: bool,
     /// `on_stop` waits for it.
-    gate: Option<Arc<Notify>>,
+    pub(super) gate: Option<Arc<Notify>>,
 }
 
 impl Script {
-    fn note(&self, text: impl Into<String>) {
+    pub(super) fn note(&self, text: impl Into<String>) {
         self.log.lock().unwrap().push(text.into());
     }
 
-    fn log(&self) -> Vec<String> {
+    pub(super) fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 }
 
 #[derive(Debug)]
-struct Probe(Arc<Script>);
+pub(super) struct Probe(pub(super) Arc<Script>);
 
 #[gateway(callers = ["*"], fenced)]
-trait ProbeGateway {
+pub(super) trait ProbeGateway {
     async fn ping(&self) -> u32;
     #[rpc(unfenced)]
     async fn free(&self) -> u32;

@@ -88,6 +88,23 @@ async fn a_time_out_names_method_address_and_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_time_out_names_no_caller_if_that_is_switched_off() {
+    let service = RpcService::builder(id("node-1"))
+        .config(RpcConfig {
+            capture_caller: false,
+            ..RpcConfig::default()
+        })
+        .build()
+        .unwrap();
+    let client: CounterClient = counter(&service, "counter").gateway();
+    let error = client.hang().await.unwrap_err();
+    assert!(
+        matches!(error, RpcError::TimedOut { caller: None, .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_deadline_a_call_waits_for_its_endpoint() {
     let service = service();
     let endpoint = counter(&service, "counter");

@@ -1,11 +1,14 @@
 //! Behaviour of endpoints and gateways. Names follow Flink's tests where there is one.
 
+mod ending;
 mod hostile;
 mod lifecycle;
 mod local;
 mod networks;
 mod remote;
 mod rotation;
+mod scheduled;
+mod states;
 mod supervision;
 mod versions;
 
