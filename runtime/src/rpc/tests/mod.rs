@@ -1,6 +1,7 @@
 //! Behaviour of endpoints and gateways. Names follow Flink's tests where there is one.
 
 mod ending;
+mod golden;
 mod hostile;
 mod lifecycle;
 mod local;
