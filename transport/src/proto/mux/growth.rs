@@ -1,9 +1,6 @@
 //! How far the receive windows of streams may grow.
 
-use super::{
-    local::WINDOW_UPDATES,
-    machine::{Key, Mux},
-};
+use super::machine::{Key, Mux};
 
 /// How receive windows grow beyond the one that every stream starts with.
 ///
@@ -110,8 +107,7 @@ impl Mux {
             self.grants.next = at + 1;
             if let Some(stream) = &mut self.slots[at] {
                 self.grants.granted -= u64::from(stream.recv.give_back(share));
-                let update = start.saturating_add(stream.recv.granted) / WINDOW_UPDATES;
-                if stream.recv.make_due(update.max(1)) {
+                if stream.recv.make_due(stream.recv.update(start)) {
                     self.windows.push_back(Key(at));
                 }
             }
@@ -133,8 +129,7 @@ impl Mux {
             // Whoever is still blocked asks again after its next window.
             grants.starved = grants.granted > budget / 2;
         }
-        let update = start.saturating_add(stream.recv.granted) / WINDOW_UPDATES;
-        if stream.recv.make_due(update.max(1)) {
+        if stream.recv.make_due(stream.recv.update(start)) {
             self.windows.push_back(key);
         }
     }

@@ -295,7 +295,3 @@ impl Mux {
         id
     }
 }
-
-/// A stream's window is raised whenever this part of it was read. A quarter: 42 buffers of credit (1.3 MiB) under way
-/// and an unannounced quarter still fit a window of 2 MiB, so that credits bind first.
-pub(super) const WINDOW_UPDATES: u32 = 4;

@@ -148,9 +148,14 @@ impl RecvHalf {
         Ok((read, ended))
     }
 
+    /// How much is worth a WINDOW frame, if the window began at `start`.
+    pub(super) fn update(&self, start: u32) -> u32 {
+        start.saturating_add(self.granted) / WINDOW_UPDATES
+    }
+
     /// Makes a WINDOW frame due if there is enough to tell; whether it was not before.
     pub(super) fn make_due(&mut self, update: u32) -> bool {
-        let is_due = self.state == RecvState::Open && self.unannounced >= update;
+        let is_due = self.state == RecvState::Open && self.unannounced >= update.max(1);
         is_due && !std::mem::replace(&mut self.due, true)
     }
 
@@ -232,3 +237,7 @@ const SMALL_BYTES: usize = 4 * 1024;
 
 /// Small pieces are handed out together from here on.
 const TAIL_BYTES: usize = 16 * 1024;
+
+/// A stream's window is raised whenever this part of it was read. A quarter: 42 buffers of credit (1.3 MiB) under way
+/// and an unannounced quarter still fit a window of 2 MiB, so that credits bind first.
+const WINDOW_UPDATES: u32 = 4;

@@ -201,6 +201,27 @@ fn a_stream_that_idles_gives_back_what_its_sender_has_not_heard_of() {
 }
 
 #[test]
+fn a_stream_that_sends_anyway_tells_its_window_early_and_a_silent_one_does_not() {
+    let mut bulk = Bulk::new(1);
+    let half = START / 8;
+    let receiver = bulk.flows[0].receiver;
+    bulk.fill(0);
+    bulk.read(0, half as usize);
+    assert!(!bulk.pair.acceptor.has_output());
+    write(&mut bulk.pair.acceptor, receiver, b"credit");
+    let told = control(&Control::Window {
+        stream: 1,
+        increment: half,
+    });
+    let wire = transmit(&mut bulk.pair.acceptor, 1024);
+    assert_eq!(wire, [told, data(1, b"credit", false)].concat());
+    bulk.read(0, half as usize - 1);
+    write(&mut bulk.pair.acceptor, receiver, b"credit");
+    let wire = transmit(&mut bulk.pair.acceptor, 1024);
+    assert_eq!(wire, data(1, b"credit", false));
+}
+
+#[test]
 fn the_grant_of_a_stream_that_ends_is_free_again() {
     let mut bulk = Bulk::new(1);
     for _ in 0..5 {
