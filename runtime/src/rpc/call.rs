@@ -10,6 +10,7 @@ use super::{
     gateway::Method,
     mailbox::{NoSlot, Slot},
     responder::{BoxReply, Responder},
+    wire::CallContext,
 };
 use crate::ids::FencingToken;
 
@@ -102,7 +103,7 @@ pub trait CallSink<C>: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The endpoint has ended.
-    fn send(&self, slot: Slot, call: C, token: Option<FencingToken>) -> Result<(), RpcError>;
+    fn send(&self, slot: Slot, call: C, context: CallContext) -> Result<(), RpcError>;
     /// The endpoint's fencing token.
     fn own_token(&self) -> Option<FencingToken>;
     /// The error of calls to an ended endpoint.

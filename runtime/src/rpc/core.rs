@@ -106,7 +106,7 @@ impl<E: Endpoint> Core<E> {
         G::from_ref(GatewayRef::to_itself(
             Arc::new(Served::<E, G>::new(Arc::clone(self))),
             Arc::clone(&self.address),
-            Arc::clone(self.service.shared_config()),
+            self.service.client_shared::<G>(),
         ))
     }
 }

@@ -159,11 +159,19 @@ impl RpcError {
     #[must_use]
     pub fn kind(&self) -> &str {
         match self {
+            Self::Handler(error) => &error.kind,
+            other => other.own_kind(),
+        }
+    }
+
+    /// The kind, with one word for whatever the code of endpoints answers.
+    pub(super) fn own_kind(&self) -> &'static str {
+        match self {
             Self::Connection { .. } => "rpc.connection",
             Self::Decode { .. } => "rpc.decode",
             Self::EndpointNotStarted { .. } => "rpc.endpoint_not_started",
             Self::Fenced { .. } => "rpc.fenced",
-            Self::Handler(error) => &error.kind,
+            Self::Handler(_) => "rpc.handler",
             Self::Handshake { .. } => "rpc.handshake",
             Self::NotAuthorized { .. } => "rpc.not_authorized",
             Self::Overloaded { .. } => "rpc.overloaded",

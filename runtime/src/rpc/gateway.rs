@@ -3,17 +3,22 @@
 use std::{fmt, future::Future, panic::Location, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
+use thalweg_transport::now;
+use tracing::{Instrument, Span};
 
 use super::{
     address::RpcAddress,
     call::{CallSink, GatewayCall, decode, encode},
-    config::{Deadline, RpcConfig},
+    client_shared::ClientShared,
+    config::Deadline,
     context::Context,
     endpoint::Endpoint,
     error::RpcError,
     link::Link,
     mailbox::NoSlot,
     responder::Responder,
+    trace::call_span,
+    wire::CallContext,
 };
 use crate::ids::FencingToken;
 
@@ -78,7 +83,7 @@ pub struct GatewayRef<C> {
     fence: Fence,
     address: Arc<RpcAddress>,
     deadline: Option<Deadline>,
-    config: Arc<RpcConfig>,
+    shared: Arc<ClientShared>,
 }
 
 enum Target<C> {
@@ -99,14 +104,14 @@ impl<C: GatewayCall> GatewayRef<C> {
         sink: Arc<dyn CallSink<C>>,
         token: Option<FencingToken>,
         address: Arc<RpcAddress>,
-        config: Arc<RpcConfig>,
+        shared: Arc<ClientShared>,
     ) -> Self {
         Self {
             target: Target::Local(sink),
             fence: Fence::Fixed(token),
             address,
             deadline: None,
-            config,
+            shared,
         }
     }
 
@@ -114,25 +119,25 @@ impl<C: GatewayCall> GatewayRef<C> {
         link: Arc<Link>,
         token: Option<FencingToken>,
         address: Arc<RpcAddress>,
-        config: Arc<RpcConfig>,
+        shared: Arc<ClientShared>,
     ) -> Self {
         Self {
             target: Target::Remote(link),
             fence: Fence::Fixed(token),
             address,
             deadline: None,
-            config,
+            shared,
         }
     }
 
     pub(super) fn to_itself(
         sink: Arc<dyn CallSink<C>>,
         address: Arc<RpcAddress>,
-        config: Arc<RpcConfig>,
+        shared: Arc<ClientShared>,
     ) -> Self {
         Self {
             fence: Fence::Own,
-            ..Self::local(sink, None, address, config)
+            ..Self::local(sink, None, address, shared)
         }
     }
 
@@ -187,26 +192,54 @@ impl<C: GatewayCall> GatewayRef<C> {
         T: DeserializeOwned + Send + 'static,
     {
         let this = self.clone();
+        // Now, while the caller's own span is the current one: the future may be polled elsewhere.
+        let span = match &self.shared.tracer {
+            Some(_) => call_span(method),
+            None => Span::none(),
+        };
         async move {
-            let deadline = this
-                .deadline
-                .or(method.timeout)
-                .unwrap_or(Deadline::After(this.config.ask_timeout));
-            let answer = this.ask_within(method, deadline, arguments, make);
-            match deadline {
-                Deadline::Never => answer.await,
-                Deadline::After(after) => {
-                    tokio::time::timeout(after, answer)
-                        .await
-                        .unwrap_or_else(|_| {
-                            Err(RpcError::TimedOut {
-                                method: method.to_string(),
-                                address: this.address.to_string(),
-                                after,
-                                caller: this.config.capture_caller.then(|| caller.to_string()),
-                            })
+            let started = now();
+            let result = this.ask_in_time(method, caller, arguments, make).await;
+            let shared = &this.shared;
+            let error = result.as_ref().err();
+            shared
+                .metrics
+                .ended(method.id, now().duration_since(started), error);
+            result
+        }
+        .instrument(span)
+    }
+
+    async fn ask_in_time<A, T>(
+        &self,
+        method: &'static Method,
+        caller: &'static Location<'static>,
+        arguments: A,
+        make: fn(A, Responder<T>) -> C,
+    ) -> Result<T, RpcError>
+    where
+        A: Serialize,
+        T: DeserializeOwned + Send + 'static,
+    {
+        let config = &self.shared.config;
+        let deadline = self
+            .deadline
+            .or(method.timeout)
+            .unwrap_or(Deadline::After(config.ask_timeout));
+        let answer = self.ask_within(method, deadline, arguments, make);
+        match deadline {
+            Deadline::Never => answer.await,
+            Deadline::After(after) => {
+                tokio::time::timeout(after, answer)
+                    .await
+                    .unwrap_or_else(|_| {
+                        Err(RpcError::TimedOut {
+                            method: method.to_string(),
+                            address: self.address.to_string(),
+                            after,
+                            caller: config.capture_caller.then(|| caller.to_string()),
                         })
-                }
+                    })
             }
         }
     }
@@ -232,7 +265,7 @@ impl<C: GatewayCall> GatewayRef<C> {
                     Deadline::Never => None,
                 };
                 let link = Arc::clone(link);
-                let answer = link.ask(method, self.token(), deadline, body).await?;
+                let answer = link.ask(method, self.context(), deadline, body).await?;
                 return decode(&answer).map_err(|reason| RpcError::Decode {
                     what: format!("answer of {method}"),
                     reason,
@@ -246,7 +279,7 @@ impl<C: GatewayCall> GatewayRef<C> {
         };
         let slot = slot.ok_or_else(|| sink.unreachable())?;
         let (responder, answer) = Responder::local();
-        sink.send(slot, make(arguments, responder), self.token())?;
+        sink.send(slot, make(arguments, responder), self.context())?;
         answer.await.unwrap_or_else(|_| Err(sink.unreachable()))
     }
 
@@ -266,9 +299,17 @@ impl<C: GatewayCall> GatewayRef<C> {
                     NoSlot::Full => sink.overloaded(),
                     NoSlot::Closed => sink.unreachable(),
                 })?;
-                sink.send(slot, make(arguments), self.token())
+                sink.send(slot, make(arguments), self.context())
             }
-            Target::Remote(link) => link.tell(method, self.token(), encode(method, &arguments)?),
+            Target::Remote(link) => link.tell(method, self.context(), encode(method, &arguments)?),
+        }
+    }
+
+    fn context(&self) -> CallContext {
+        let tracer = self.shared.tracer.as_ref();
+        CallContext {
+            token: self.token(),
+            trace: tracer.and_then(|tracer| tracer.context(&Span::current())),
         }
     }
 
@@ -297,7 +338,7 @@ impl<C> Clone for GatewayRef<C> {
             fence: self.fence,
             address: Arc::clone(&self.address),
             deadline: self.deadline,
-            config: Arc::clone(&self.config),
+            shared: Arc::clone(&self.shared),
         }
     }
 }

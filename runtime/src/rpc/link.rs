@@ -21,9 +21,8 @@ use super::{
     outbox::NotQueued,
     service::RpcService,
     sync::lock,
-    wire::Head,
+    wire::{CallContext, Head},
 };
-use crate::ids::FencingToken;
 
 /// A gateway of another node, held by its clients and their calls. The last one closes its stream; what was told before
 /// still goes out.
@@ -102,7 +101,7 @@ impl Link {
     pub(super) async fn ask(
         self: Arc<Self>,
         method: &'static Method,
-        token: Option<FencingToken>,
+        context: CallContext,
         deadline: Option<Duration>,
         body: Vec<u8>,
     ) -> Result<Bytes, RpcError> {
@@ -121,7 +120,7 @@ impl Link {
             let head = Head::Request {
                 call,
                 method: method.id,
-                token,
+                context,
                 deadline_ms,
             };
             (head, CancelOnDrop { lane, call })
@@ -135,12 +134,12 @@ impl Link {
     pub(super) fn tell(
         &self,
         method: &'static Method,
-        token: Option<FencingToken>,
+        context: CallContext,
         body: Vec<u8>,
     ) -> Result<(), RpcError> {
         let head = Head::Tell {
             method: method.id,
-            token,
+            context,
         };
         self.shared.send(method, body, |_| (head, ()))
     }

@@ -78,6 +78,17 @@
 //! What one client sends arrives in the order of its first polls, also when the client moves to a new connection because
 //! the old one is drained (`max_connection_age`). There is no order between clients.
 //!
+//! # Observation
+//!
+//! With a [`Tracer`](RpcServiceBuilder::tracer) each call has a span `rpc.call` at its caller, in the span that made the
+//! call, and a span `rpc.serve` around the endpoint's code and its answer's future, which goes on the caller's also on
+//! another node. A told message has only the second one.
+//!
+//! The `metrics` facade gets, per gateway and method, the histograms `thalweg_rpc_client_seconds` (from a call's first poll
+//! to its result, local calls too; calls that their callers drop are left out) and `thalweg_rpc_server_seconds` (from a
+//! peer's request to its queued answer or error), and by kind of error the counters `thalweg_rpc_client_errors_total` and
+//! `thalweg_rpc_server_errors_total`. A recorder has to be installed before the first client or stream of a gateway is made.
+//!
 //! # Bounds
 //!
 //! Mailboxes, calls and bytes per peer, and bytes that wait to be written are bounded by [`RpcConfig`]; what exceeds a
@@ -90,6 +101,7 @@ mod budget;
 mod builder;
 mod call;
 mod caller;
+mod client_shared;
 mod config;
 mod context;
 mod core;
@@ -104,6 +116,9 @@ mod link;
 mod link_task;
 mod mailbox;
 mod main_thread;
+mod method_metrics;
+#[cfg(feature = "opentelemetry")]
+mod opentelemetry;
 mod outbox;
 mod pending;
 mod registry;
@@ -117,6 +132,7 @@ mod service_builder;
 mod stats;
 mod sync;
 mod termination;
+mod trace;
 mod wire;
 
 #[cfg(test)]
@@ -132,6 +148,8 @@ pub use error::{HandlerError, RpcError};
 pub use gateway::{Gateway, Method, ServedBy};
 pub use handle::EndpointHandle;
 pub use main_thread::MainThread;
+#[cfg(feature = "opentelemetry")]
+pub use opentelemetry::OpenTelemetry;
 pub use registry::SpawnError;
 pub use scheduled::Scheduled;
 pub use service::RpcService;
@@ -139,6 +157,7 @@ pub use service_builder::RpcServiceBuilder;
 pub use stats::RpcStats;
 pub use termination::TerminationError;
 pub use thalweg_macros::gateway;
+pub use trace::{InvalidTraceparent, TraceContext, Tracer};
 
 /// What the code of the [`gateway`](macro@gateway) macro needs. Not part of the public interface.
 #[doc(hidden)]
@@ -148,5 +167,6 @@ pub mod __private {
         gateway::GatewayRef,
         mailbox::{NoSlot, Slot},
         responder::{BoxReply, ReplyPort, Responder},
+        wire::CallContext,
     };
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use thalweg_transport::now;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     answer::{Answer, Kind},
@@ -112,7 +113,7 @@ impl<T: Send + 'static> Responder<T> {
         }
         let future = contain(answer.into_future());
         let tasks = cx.core().tasks.clone();
-        cx.core().tasks.spawn(async move {
+        let answer = async move {
             let result = tokio::select! {
                 // The end of the endpoint goes first: it drops its replies, which is no answer.
                 biased;
@@ -121,7 +122,8 @@ impl<T: Send + 'static> Responder<T> {
                 result = future => result,
             };
             self.send(result.map_err(RpcError::Handler));
-        });
+        };
+        cx.core().tasks.spawn(answer.in_current_span());
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
     error::RpcError,
     gateway::Method,
     handshake::{FLUSH, PRIORITY, READ_BYTES, Rejection, Welcome, encode_error, welcome},
+    method_metrics::{MethodMetrics, Side},
     outbox::{NotQueued, Outbox},
     responder::{BoxReply, ReplyPort},
     served::{RemoteCall, ServedGateway},
@@ -44,6 +45,7 @@ struct Session {
     service: RpcService,
     peer: Arc<Peer>,
     address: String,
+    metrics: MethodMetrics,
     methods: &'static [Method],
     outbox: Outbox,
     calls: Mutex<HashMap<u64, CancellationToken>>,
@@ -182,6 +184,7 @@ impl Session {
             budget,
             max_frame: welcome.max_frame.min(config.max_frame_size),
             address: welcome.address.clone(),
+            metrics: MethodMetrics::new(Side::Server, welcome.gateway.methods),
             methods: welcome.gateway.methods,
             calls: Mutex::new(HashMap::new()),
             overflow: CancellationToken::new(),
@@ -195,7 +198,7 @@ impl Session {
             Head::Request {
                 call,
                 method,
-                token,
+                context,
                 deadline_ms,
             } => {
                 let cancelled = CancellationToken::new();
@@ -207,14 +210,16 @@ impl Session {
                     Ok(permit) => (Some(permit), None),
                     Err(error) => (None, Some(error)),
                 };
+                let started = now();
                 let deadline = (deadline_ms > 0)
-                    .then(|| now().checked_add(Duration::from_millis(deadline_ms.into())))
+                    .then(|| started.checked_add(Duration::from_millis(deadline_ms.into())))
                     .flatten();
                 let reply: BoxReply = Box::new(RemoteReply {
                     session: Arc::clone(self),
                     call,
                     method,
                     cancelled,
+                    started,
                     deadline,
                     answered: false,
                     _permit: permit,
@@ -228,16 +233,16 @@ impl Session {
                 let _ = gateway.remote().dispatch(RemoteCall {
                     peer: &self.peer,
                     method,
-                    token,
+                    context,
                     body: &frame.body,
                     reply: Some(reply),
                 });
             }
-            Head::Tell { method, token } => {
+            Head::Tell { method, context } => {
                 let told = gateway.remote().dispatch(RemoteCall {
                     peer: &self.peer,
                     method,
-                    token,
+                    context,
                     body: &frame.body,
                     reply: None,
                 });
@@ -262,7 +267,8 @@ impl Session {
         Ok(())
     }
 
-    fn answer(&self, call: u64, method: u32, result: Result<Vec<u8>, RpcError>) {
+    fn answer(&self, reply: &RemoteReply, result: Result<Vec<u8>, RpcError>) {
+        let call = reply.call;
         if lock(&self.calls).remove(&call).is_none() {
             return;
         }
@@ -271,11 +277,14 @@ impl Session {
                 return Ok(body);
             }
             Err(RpcError::TooLarge {
-                what: format!("answer of {}", self.method_name(method)),
+                what: format!("answer of {}", self.method_name(reply.method)),
                 size: body.len() as u64,
                 limit: u64::from(self.max_frame),
             })
         });
+        let took = now().duration_since(reply.started);
+        self.metrics
+            .ended(reply.method, took, result.as_ref().err());
         let error = match result {
             Ok(body) => match self.outbox.push(Head::Answer { call }, body) {
                 Err(NotQueued::Full) => {
@@ -322,6 +331,7 @@ struct RemoteReply {
     call: u64,
     method: u32,
     cancelled: CancellationToken,
+    started: Instant,
     deadline: Option<Instant>,
     answered: bool,
     _permit: Option<Permit>,
@@ -330,7 +340,7 @@ struct RemoteReply {
 impl ReplyPort for RemoteReply {
     fn answer(mut self: Box<Self>, result: Result<Vec<u8>, RpcError>) {
         self.answered = true;
-        self.session.answer(self.call, self.method, result);
+        self.session.answer(&self, result);
     }
 
     fn cancelled(&self) -> &CancellationToken {
@@ -361,7 +371,7 @@ impl Drop for RemoteReply {
                 reason: "the endpoint terminated before it answered".to_owned(),
             }
         };
-        self.session.answer(self.call, self.method, Err(error));
+        self.session.answer(self, Err(error));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 
 use thalweg_transport::{BoxFuture, Peer};
+use tracing::Span;
 
 use super::{
     call::{CallSink, GatewayCall, Undecoded},
@@ -14,6 +15,8 @@ use super::{
     mailbox::{NoSlot, Slot},
     responder::BoxReply,
     sync::lock,
+    trace::serve_span,
+    wire::CallContext,
 };
 use crate::ids::FencingToken;
 
@@ -46,7 +49,7 @@ pub(super) trait RemoteTarget: Send + Sync + fmt::Debug {
 pub(super) struct RemoteCall<'a> {
     pub(super) peer: &'a Arc<Peer>,
     pub(super) method: u32,
-    pub(super) token: Option<FencingToken>,
+    pub(super) context: CallContext,
     pub(super) body: &'a [u8],
     /// `None` for a tell.
     pub(super) reply: Option<BoxReply>,
@@ -99,10 +102,10 @@ impl<E: Endpoint, G: ServedBy<E>> CallSink<G::Call> for Served<E, G> {
         Box::pin(self.core.mailbox.reserve())
     }
 
-    fn send(&self, slot: Slot, call: G::Call, token: Option<FencingToken>) -> Result<(), RpcError> {
+    fn send(&self, slot: Slot, call: G::Call, context: CallContext) -> Result<(), RpcError> {
         let work = Invocation::<G> {
             call,
-            token,
+            context,
             caller: None,
         };
         self.core
@@ -179,7 +182,7 @@ impl<E: Endpoint, G: ServedBy<E>> RemoteTarget for Served<E, G> {
         };
         let work = Invocation::<G> {
             call: decoded,
-            token: call.token,
+            context: call.context,
             caller: Some(Arc::clone(call.peer)),
         };
         // A message that comes too late is dropped with its way back, which answers.
@@ -199,23 +202,32 @@ impl<E, G> fmt::Debug for Served<E, G> {
 /// A call in the mailbox.
 struct Invocation<G: Gateway> {
     call: G::Call,
-    token: Option<FencingToken>,
+    context: CallContext,
     caller: Option<Arc<Peer>>,
 }
 
 impl<E: Endpoint, G: ServedBy<E>> Work<E> for Invocation<G> {
     fn run(self: Box<Self>, state: &mut E, cx: &mut Context<E>) {
-        if self.call.is_cancelled() {
+        let Self {
+            call,
+            context,
+            caller,
+        } = *self;
+        if call.is_cancelled() {
             return;
         }
         let expected = cx.fencing_token();
-        if self.call.method().fenced && (expected.is_none() || expected != self.token) {
-            let got = self.token;
-            tracing::debug!(endpoint = cx.name(), method = %self.call.method(), "call fenced off");
-            return self.call.fail(RpcError::Fenced { expected, got });
+        let got = context.token;
+        if call.method().fenced && (expected.is_none() || expected != got) {
+            tracing::debug!(endpoint = cx.name(), method = %call.method(), "call fenced off");
+            return call.fail(RpcError::Fenced { expected, got });
         }
-        cx.caller = self.caller;
-        G::invoke(self.call, state, cx);
+        let span = match (cx.service().tracer(), context.trace) {
+            (Some(tracer), Some(parent)) => serve_span(tracer, call.method(), parent),
+            _ => Span::none(),
+        };
+        cx.caller = caller;
+        span.in_scope(|| G::invoke(call, state, cx));
         cx.caller = None;
     }
 

@@ -1,6 +1,7 @@
 //! The RPC service of a node.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
         Arc, Mutex, Weak,
@@ -16,17 +17,20 @@ use super::{
     address::RpcAddress,
     budget::{Budgets, PeerBudget},
     builder::EndpointBuilder,
+    client_shared::ClientShared,
     config::RpcConfig,
     endpoint::Endpoint,
     error::RpcError,
     gateway::{Gateway, GatewayRef},
     link::Link,
+    method_metrics::{MethodMetrics, Side},
     registry::{AnyEndpoint, Registry, SpawnError},
     serve::RpcHandler,
     service_builder::RpcServiceBuilder,
     stats::{Counters, RpcStats},
     sync::lock,
     termination::TerminationError,
+    trace::Tracer,
 };
 use crate::ids::FencingToken;
 
@@ -41,6 +45,8 @@ struct Inner {
     config: Arc<RpcConfig>,
     runtime: Handle,
     connections: Option<Arc<dyn Connections>>,
+    tracer: Option<Arc<dyn Tracer>>,
+    clients: Mutex<HashMap<&'static str, Arc<ClientShared>>>,
     registry: Mutex<Registry>,
     outgoing: Budgets,
     incoming: Budgets,
@@ -63,12 +69,15 @@ impl RpcService {
         config: RpcConfig,
         runtime: Handle,
         connections: Option<Arc<dyn Connections>>,
+        tracer: Option<Arc<dyn Tracer>>,
     ) -> Self {
         let service = Self(Arc::new(Inner {
             id,
             config: Arc::new(config),
             runtime,
             connections,
+            tracer,
+            clients: Mutex::new(HashMap::new()),
             registry: Mutex::new(Registry::default()),
             outgoing: Budgets::default(),
             incoming: Budgets::default(),
@@ -174,7 +183,7 @@ impl RpcService {
             Arc::new(link),
             token,
             address,
-            Arc::clone(&self.0.config),
+            self.client_shared::<G>(),
         )))
     }
 
@@ -200,7 +209,7 @@ impl RpcService {
             sink,
             token,
             Arc::clone(endpoint.address()),
-            Arc::clone(&self.0.config),
+            self.client_shared::<G>(),
         )))
     }
 
@@ -263,8 +272,21 @@ impl RpcService {
         }
     }
 
-    pub(super) fn shared_config(&self) -> &Arc<RpcConfig> {
-        &self.0.config
+    /// What all clients of a gateway share. Gateways of the same name are the same, see [`Gateway::NAME`].
+    pub(super) fn client_shared<G: Gateway>(&self) -> Arc<ClientShared> {
+        let mut clients = lock(&self.0.clients);
+        let shared = clients.entry(G::NAME).or_insert_with(|| {
+            Arc::new(ClientShared {
+                config: Arc::clone(&self.0.config),
+                tracer: self.0.tracer.clone(),
+                metrics: MethodMetrics::new(Side::Client, G::METHODS),
+            })
+        });
+        Arc::clone(shared)
+    }
+
+    pub(super) fn tracer(&self) -> Option<&dyn Tracer> {
+        self.0.tracer.as_deref()
     }
 
     pub(super) fn connections(&self) -> Option<&Arc<dyn Connections>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thalweg_transport::{ConfigError, Connections, ResourceId};
 use tokio::runtime::Handle;
 
-use super::{config::RpcConfig, service::RpcService};
+use super::{config::RpcConfig, service::RpcService, trace::Tracer};
 
 /// Settings of a new [`RpcService`].
 ///
@@ -46,6 +46,7 @@ pub struct RpcServiceBuilder {
     config: RpcConfig,
     runtime: Option<Handle>,
     connections: Option<Arc<dyn Connections>>,
+    tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl RpcServiceBuilder {
@@ -55,6 +56,7 @@ impl RpcServiceBuilder {
             config: RpcConfig::default(),
             runtime: None,
             connections: None,
+            tracer: None,
         }
     }
 
@@ -79,6 +81,13 @@ impl RpcServiceBuilder {
         self
     }
 
+    /// Connects the spans of callers with those of the endpoints that they call. Default: none.
+    #[must_use]
+    pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
+        self.tracer = Some(tracer);
+        self
+    }
+
     /// Makes the service, and registers it for streams of peers.
     ///
     /// # Errors
@@ -94,6 +103,7 @@ impl RpcServiceBuilder {
             self.config,
             runtime,
             self.connections,
+            self.tracer,
         ))
     }
 }

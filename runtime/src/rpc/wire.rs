@@ -7,13 +7,16 @@
 //! | 1 hello | kind, lowest and highest version, 0; largest frame `u32`; length `u32` | gateway and endpoint, each after its length in one byte |
 //! | 2 welcome | kind, version, 0, 0; largest frame `u32`; length `u32` | the endpoint's whole name |
 //! | 3 refuse | kind, 0, 0, 0; length `u32` | [`RpcError`](super::RpcError) in postcard |
-//! | 4 request | kind, flags, 0, 0; method `u32`; call `u64`; deadline in ms `u32`, 0 for never; length `u32`; token `u128` if flag 1 | arguments in postcard |
-//! | 5 tell | kind, flags, 0, 0; method `u32`; length `u32`; token `u128` if flag 1 | arguments in postcard |
+//! | 4 request | kind, flags, 0, 0; method `u32`; call `u64`; deadline in ms `u32`, 0 for never; length `u32`; token `u128` if flag 1; trace if flag 2 | arguments in postcard |
+//! | 5 tell | kind, flags, 0, 0; method `u32`; length `u32`; token `u128` if flag 1; trace if flag 2 | arguments in postcard |
 //! | 6 answer | kind, 0, 0, 0; call `u64`; length `u32` | the value in postcard |
 //! | 7 error | kind, 0, 0, 0; call `u64`; length `u32` | [`RpcError`](super::RpcError) in postcard |
 //! | 8 cancel | kind, 0, 0, 0; call `u64` | |
 //! | 9 drain | kind, 0, 0, 0 | |
 //! | 10 drained | kind, 0, 0, 0 | |
+//!
+//! A trace is the caller's span as in a W3C `traceparent`: trace `u128`, span `u64`, flags `u8`. One whose trace or span is
+//! zero counts as none.
 //!
 //! The caller opens the stream with a hello; the callee answers welcome or refuse; then callers send requests, tells
 //! and cancels, callees answers and errors, in any order and number. A caller that goes on on another stream sends a drain
@@ -22,7 +25,16 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
+use super::trace::TraceContext;
 use crate::ids::FencingToken;
+
+/// What a call carries besides its arguments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallContext {
+    pub(super) token: Option<FencingToken>,
+    /// The span that makes the call.
+    pub(super) trace: Option<TraceContext>,
+}
 
 /// What a frame is, without its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +52,12 @@ pub(super) enum Head {
     Request {
         call: u64,
         method: u32,
-        token: Option<FencingToken>,
+        context: CallContext,
         deadline_ms: u32,
     },
     Tell {
         method: u32,
-        token: Option<FencingToken>,
+        context: CallContext,
     },
     Answer {
         call: u64,
@@ -105,21 +117,21 @@ impl Head {
             Self::Request {
                 call,
                 method,
-                token,
+                context,
                 deadline_ms,
             } => {
-                out.put_slice(&[REQUEST, u8::from(token.is_some()) * FENCED, 0, 0]);
+                out.put_slice(&[REQUEST, context.flags(), 0, 0]);
                 out.put_u32(method);
                 out.put_u64(call);
                 out.put_u32(deadline_ms);
                 out.put_u32(body);
-                put_token(token, out);
+                context.encode(out);
             }
-            Self::Tell { method, token } => {
-                out.put_slice(&[TELL, u8::from(token.is_some()) * FENCED, 0, 0]);
+            Self::Tell { method, context } => {
+                out.put_slice(&[TELL, context.flags(), 0, 0]);
                 out.put_u32(method);
                 out.put_u32(body);
-                put_token(token, out);
+                context.encode(out);
             }
             Self::Answer { call } => {
                 out.put_slice(&[ANSWER, 0, 0, 0]);
@@ -192,13 +204,17 @@ impl Decoder {
         let (may_first, may_second) = match kind {
             HELLO => (u8::MAX, u8::MAX),
             WELCOME => (u8::MAX, 0),
-            REQUEST | TELL => (FENCED, 0),
+            REQUEST | TELL => (FENCED | TRACED, 0),
             _ => (0, 0),
         };
         if first & !may_first != 0 || second & !may_second != 0 || third != 0 {
             return Err(WireError::Reserved(kind));
         }
-        let fenced = matches!(kind, REQUEST | TELL) && first & FENCED != 0;
+        let flags = if matches!(kind, REQUEST | TELL) {
+            first
+        } else {
+            0
+        };
         let parsed = match kind {
             HELLO => Head::Hello {
                 lowest: first,
@@ -216,12 +232,12 @@ impl Decoder {
                     method,
                     call: head.get_u64(),
                     deadline_ms: head.get_u32(),
-                    token: None,
+                    context: CallContext::default(),
                 }
             }
             TELL => Head::Tell {
                 method: head.get_u32(),
-                token: None,
+                context: CallContext::default(),
             },
             ANSWER => Head::Answer {
                 call: head.get_u64(),
@@ -249,15 +265,14 @@ impl Decoder {
         if size > limit {
             return Err(WireError::TooLarge { kind, size, limit });
         }
-        let token_bytes = if fenced { 16 } else { 0 };
-        if self.buffer.len() < head_bytes + token_bytes + size {
+        if self.buffer.len() < head_bytes + CallContext::bytes(flags) + size {
             return Ok(None);
         }
         self.buffer.advance(head_bytes);
-        let token = fenced.then(|| FencingToken::from_u128(self.buffer.get_u128()));
+        let context = CallContext::decode(flags, &mut self.buffer);
         let body = self.buffer.split_to(size).freeze();
         Ok(Some(Frame {
-            head: with_token(parsed, token),
+            head: with_context(parsed, context),
             body,
         }))
     }
@@ -300,7 +315,7 @@ pub(super) fn common_version(lowest: u8, highest: u8) -> Option<u8> {
     (version >= lowest.max(LOWEST_VERSION)).then_some(version)
 }
 
-fn with_token(head: Head, token: Option<FencingToken>) -> Head {
+fn with_context(head: Head, context: CallContext) -> Head {
     match head {
         Head::Request {
             call,
@@ -310,17 +325,44 @@ fn with_token(head: Head, token: Option<FencingToken>) -> Head {
         } => Head::Request {
             call,
             method,
-            token,
+            context,
             deadline_ms,
         },
-        Head::Tell { method, .. } => Head::Tell { method, token },
+        Head::Tell { method, .. } => Head::Tell { method, context },
         other => other,
     }
 }
 
-fn put_token(token: Option<FencingToken>, out: &mut BytesMut) {
-    if let Some(token) = token {
-        out.put_u128(token.as_u128());
+impl CallContext {
+    fn flags(&self) -> u8 {
+        let (fenced, traced) = (self.token.is_some(), self.trace.is_some());
+        u8::from(fenced) * FENCED + u8::from(traced) * TRACED
+    }
+
+    fn encode(&self, out: &mut BytesMut) {
+        if let Some(token) = self.token {
+            out.put_u128(token.as_u128());
+        }
+        if let Some(trace) = self.trace {
+            out.put_u128(trace.trace_id());
+            out.put_u64(trace.span_id());
+            out.put_u8(trace.flags());
+        }
+    }
+
+    /// How long it is in a frame with these flags.
+    fn bytes(flags: u8) -> usize {
+        let of = |flag, bytes| if flags & flag == 0 { 0 } else { bytes };
+        of(FENCED, TOKEN_BYTES) + of(TRACED, TRACE_BYTES)
+    }
+
+    /// Takes it from the front of bytes that hold it whole.
+    fn decode(flags: u8, bytes: &mut BytesMut) -> Self {
+        let token = (flags & FENCED != 0).then(|| FencingToken::from_u128(bytes.get_u128()));
+        let trace = (flags & TRACED != 0)
+            .then(|| TraceContext::new(bytes.get_u128(), bytes.get_u64(), bytes.get_u8()))
+            .flatten();
+        Self { token, trace }
     }
 }
 
@@ -341,6 +383,12 @@ const DRAINED: u8 = 10;
 
 /// The frame carries a fencing token.
 const FENCED: u8 = 1;
+
+/// The frame carries a trace context.
+const TRACED: u8 = 2;
+
+const TOKEN_BYTES: usize = 16;
+const TRACE_BYTES: usize = 16 + 8 + 1;
 
 /// A name has at most 128 bytes; a prefix ends in a star.
 const MAX_NAME_BYTES: usize = 129;

@@ -6,12 +6,12 @@ use thalweg_transport::{
 };
 
 use super::{
-    super::wire::{Decoder, Frame, Head, encode_hello},
+    super::wire::{CallContext, Decoder, Frame, Head, encode_hello},
     *,
 };
 
 /// A gateway stream that a test writes by hand.
-struct Raw {
+pub(super) struct Raw {
     stream: PeerStream,
     decoder: Decoder,
     _lease: Lease,
@@ -32,19 +32,29 @@ impl Raw {
     }
 
     async fn greeted(attacker: &Node, service: &RpcService, max_frame: u32) -> Self {
+        Self::at(attacker, service, ("Counter", "counter"), max_frame).await
+    }
+
+    /// A stream to a gateway of an endpoint, after the handshake.
+    pub(super) async fn at(
+        attacker: &Node,
+        service: &RpcService,
+        (gateway, endpoint): (&str, &str),
+        max_frame: u32,
+    ) -> Self {
         let mut raw = Self::open(attacker, service).await;
         let hello = Head::Hello {
             lowest: 1,
             highest: 1,
             max_frame,
         };
-        raw.send(hello, &encode_hello("Counter", "counter")).await;
+        raw.send(hello, &encode_hello(gateway, endpoint)).await;
         let frame = raw.frame().await.unwrap();
         assert!(matches!(frame.head, Head::Welcome { version: 1, .. }));
         raw
     }
 
-    async fn send(&mut self, head: Head, body: &[u8]) {
+    pub(super) async fn send(&mut self, head: Head, body: &[u8]) {
         let mut bytes = BytesMut::new();
         head.encode(u32::try_from(body.len()).unwrap(), &mut bytes);
         bytes.extend_from_slice(body);
@@ -56,7 +66,7 @@ impl Raw {
         let _ = self.stream.send.write(&mut [bytes]).await;
     }
 
-    async fn frame(&mut self) -> Result<Frame, StreamError> {
+    pub(super) async fn frame(&mut self) -> Result<Frame, StreamError> {
         tokio::time::timeout(Duration::from_secs(60), async {
             loop {
                 if let Some(frame) = self.decoder.next_frame().unwrap() {
@@ -70,7 +80,7 @@ impl Raw {
         .unwrap()
     }
 
-    async fn error(&mut self) -> RpcError {
+    pub(super) async fn error(&mut self) -> RpcError {
         let frame = self.frame().await.unwrap();
         assert!(matches!(frame.head, Head::Error { .. } | Head::Refuse));
         postcard::from_bytes(&frame.body).unwrap()
@@ -97,7 +107,7 @@ fn request(call: u64, name: &str) -> Head {
     Head::Request {
         call,
         method: method(name),
-        token: None,
+        context: CallContext::default(),
         deadline_ms: 0,
     }
 }
@@ -160,7 +170,7 @@ async fn unknown_methods_and_bad_bodies_are_answered_and_the_stream_goes_on() {
     let unknown = Head::Request {
         call: 1,
         method: 0xdead_beef,
-        token: None,
+        context: CallContext::default(),
         deadline_ms: 0,
     };
     raw.send(unknown, &[]).await;
@@ -205,7 +215,7 @@ async fn a_callers_deadline_ends_the_work_at_the_callee() {
     let head = Head::Request {
         call: 1,
         method: method("wait"),
-        token: None,
+        context: CallContext::default(),
         deadline_ms: 200,
     };
     raw.send(head, &[]).await;
@@ -218,7 +228,7 @@ async fn a_callers_deadline_ends_the_work_at_the_callee() {
     let longest = Head::Request {
         call: 2,
         method: method("add"),
-        token: None,
+        context: CallContext::default(),
         deadline_ms: u32::MAX,
     };
     raw.send(longest, &[1]).await;
@@ -264,7 +274,12 @@ async fn a_peer_that_never_reads_its_answers_is_cut_off() {
     let mut raw = Raw::greeted(&attacker, &service, 1 << 20).await;
     let body = postcard::to_stdvec(&(90_000u32, false)).unwrap();
     for call in 0..8000 {
-        raw.send(request(call, "bytes"), &body).await;
+        // A few answers fill what may wait; then it is the errors that nobody reads.
+        if call < 8 {
+            raw.send(request(call, "bytes"), &body).await;
+        } else {
+            raw.send(request(call, "nothing"), &[]).await;
+        }
         if call % 100 == 0 {
             settle().await;
         }
@@ -338,14 +353,14 @@ async fn tells_that_are_refused_are_counted_and_nothing_else() {
     for id in [0, method("bump")] {
         let tell = Head::Tell {
             method: id,
-            token: None,
+            context: CallContext::default(),
         };
         raw.send(tell, &[]).await;
     }
     // A call that answers may be told; its answer goes nowhere. A tell that is asked is an error.
     let told = Head::Tell {
         method: method("add"),
-        token: None,
+        context: CallContext::default(),
     };
     raw.send(told, &[4]).await;
     raw.send(request(1, "bump"), &[1]).await;

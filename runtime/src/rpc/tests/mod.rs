@@ -3,14 +3,19 @@
 mod ending;
 mod golden;
 mod hostile;
+mod hostile_bodies;
+mod hostile_callee;
 mod lifecycle;
 mod local;
+mod measured;
 mod networks;
 mod remote;
 mod rotation;
 mod scheduled;
 mod states;
 mod supervision;
+#[cfg(feature = "opentelemetry")]
+mod traces;
 mod versions;
 
 use std::{sync::Arc, time::Duration};

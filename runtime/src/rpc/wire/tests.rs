@@ -14,8 +14,9 @@ fn the_bytes_of_every_frame_are_these() {
     let token = Some(FencingToken::from_u128(
         0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f,
     ));
+    let trace = TraceContext::new(0x10, 0x20, 1);
     let call = 0x0102_0304_0506_0708;
-    let golden: [(Head, &[u8], &[u8]); 10] = [
+    let golden: [(Head, &[u8], &[u8]); 12] = [
         (
             Head::Hello {
                 lowest: 1,
@@ -40,7 +41,7 @@ fn the_bytes_of_every_frame_are_these() {
             Head::Request {
                 call,
                 method: 0xdead_beef,
-                token,
+                context: CallContext { token, trace: None },
                 deadline_ms: 10_000,
             },
             &[7, 7],
@@ -52,10 +53,35 @@ fn the_bytes_of_every_frame_are_these() {
         (
             Head::Tell {
                 method: 1,
-                token: None,
+                context: CallContext::default(),
             },
             &[7],
             &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 7],
+        ),
+        (
+            Head::Tell {
+                method: 1,
+                context: CallContext { token: None, trace },
+            },
+            &[7],
+            &[
+                5, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                0x10, 0, 0, 0, 0, 0, 0, 0, 0x20, 1, 7,
+            ],
+        ),
+        (
+            Head::Request {
+                call,
+                method: 1,
+                context: CallContext { token, trace },
+                deadline_ms: 0,
+            },
+            &[],
+            &[
+                4, 3, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3,
+                4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x20, 1,
+            ],
         ),
         (
             Head::Answer { call },
@@ -105,7 +131,7 @@ fn unknown_kinds_and_reserved_bits_are_refused() {
     let mut decoder = Decoder::new(1024);
     decoder.push(&[0]);
     assert_eq!(decoder.next_frame(), Err(WireError::UnknownKind(0)));
-    for (head, reserved) in [([4u8, 2, 0, 0], 4u8), ([6, 0, 0, 1], 6), ([5, 0, 1, 0], 5)] {
+    for (head, reserved) in [([4u8, 4, 0, 0], 4u8), ([6, 0, 0, 1], 6), ([5, 0, 1, 0], 5)] {
         let mut decoder = Decoder::new(1024);
         decoder.push(&head);
         decoder.push(&[0; 20]);
@@ -139,6 +165,14 @@ fn the_highest_common_version_is_spoken() {
 
 fn heads() -> impl Strategy<Value = Head> {
     let token = || option::of(any::<u128>().prop_map(FencingToken::from_u128));
+    let trace = || {
+        let ids = (any::<u128>(), any::<u64>(), any::<u8>());
+        option::of(ids).prop_map(|ids| {
+            ids.and_then(|(trace, span, flags)| TraceContext::new(trace, span, flags))
+        })
+    };
+    let context =
+        move || (token(), trace()).prop_map(|(token, trace)| CallContext { token, trace });
     prop_oneof![
         (any::<u8>(), any::<u8>(), any::<u32>()).prop_map(|(lowest, highest, max_frame)| {
             Head::Hello {
@@ -147,18 +181,33 @@ fn heads() -> impl Strategy<Value = Head> {
                 max_frame,
             }
         }),
-        (any::<u64>(), any::<u32>(), token(), any::<u32>()).prop_map(
-            |(call, method, token, deadline_ms)| Head::Request {
+        (any::<u64>(), any::<u32>(), context(), any::<u32>()).prop_map(
+            |(call, method, context, deadline_ms)| Head::Request {
                 call,
                 method,
-                token,
+                context,
                 deadline_ms
             }
         ),
-        (any::<u32>(), token()).prop_map(|(method, token)| Head::Tell { method, token }),
+        (any::<u32>(), context()).prop_map(|(method, context)| Head::Tell { method, context }),
         any::<u64>().prop_map(|call| Head::Answer { call }),
         any::<u64>().prop_map(|call| Head::Error { call }),
     ]
+}
+
+#[test]
+fn an_invalid_trace_counts_as_none_and_breaks_nothing() {
+    let mut tell = vec![5, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+    tell.extend_from_slice(&[0; TRACE_BYTES]);
+    tell.push(7);
+    let mut decoder = Decoder::new(1024);
+    decoder.push(&tell);
+    let frame = decoder.next_frame().unwrap().unwrap();
+    let head = Head::Tell {
+        method: 1,
+        context: CallContext::default(),
+    };
+    assert_eq!((frame.head, &frame.body[..]), (head, &[7][..]));
 }
 
 proptest! {
