@@ -78,6 +78,12 @@
 //! What one client sends arrives in the order of its first polls, also when the client moves to a new connection because
 //! the old one is drained (`max_connection_age`). There is no order between clients.
 //!
+//! # Failures
+//!
+//! A call fails with an [`RpcError`]. What the endpoint's own code answers is a [`HandlerError`] in it: a kind, a text,
+//! whether a retry may help, and the texts of its sources, the same near and far. An endpoint that passes a failure on says
+//! with [`RpcError::context`] what it tried; the rest stays as it was.
+//!
 //! # Observation
 //!
 //! With a [`Tracer`](RpcServiceBuilder::tracer) each call has a span `rpc.call` at its caller, in the span that made the
