@@ -1,9 +1,9 @@
 //! What stands in `#[gateway(…)]` and `#[rpc(…)]`.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use syn::{
-    Ident, LitStr, Result, Token, bracketed,
+    Ident, LitInt, LitStr, Result, Token, bracketed,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
 };
@@ -50,11 +50,12 @@ impl Parse for GatewayAttribute {
     }
 }
 
-/// `timeout = "…", callers = ["…"], unfenced` of a method.
+/// `timeout = "…", callers = ["…"], max_per_second = …, unfenced` of a method.
 #[derive(Debug, Default)]
 pub(crate) struct MethodAttribute {
     pub(crate) timeout: Option<Timeout>,
     pub(crate) callers: Option<Vec<LitStr>>,
+    pub(crate) max_per_second: Option<NonZeroU32>,
     pub(crate) unfenced: bool,
 }
 
@@ -76,11 +77,15 @@ impl Parse for MethodAttribute {
                     attribute.timeout = Some(timeout(&text)?);
                 }
                 "callers" => attribute.callers = Some(roles(input)?),
+                "max_per_second" => {
+                    let number: LitInt = value(input)?;
+                    attribute.max_per_second = Some(number.base10_parse()?);
+                }
                 "unfenced" => attribute.unfenced = true,
                 _ => {
                     return Err(syn::Error::new(
                         key.span(),
-                        "unknown key: `timeout`, `callers` and `unfenced` are allowed",
+                        "unknown key: `timeout`, `callers`, `max_per_second` and `unfenced` are allowed",
                     ));
                 }
             }
@@ -156,6 +161,20 @@ mod tests {
         );
         assert_eq!(read("never").unwrap(), Timeout::Never);
         for bad in ["", "30", "s", "0s", "1h", "-1s", "99999999999999999999s"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_a_number_above_zero() {
+        let read = syn::parse_str::<MethodAttribute>;
+        let attribute = read("max_per_second = 100, unfenced").unwrap();
+        assert_eq!(attribute.max_per_second.map(NonZeroU32::get), Some(100));
+        for bad in [
+            "max_per_second = 0",
+            "max_per_second = -1",
+            "max_per_second",
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

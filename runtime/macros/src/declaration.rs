@@ -1,6 +1,6 @@
 //! A checked gateway declaration.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, num::NonZeroU32};
 
 use proc_macro2::Span;
 use syn::{
@@ -34,6 +34,7 @@ pub(crate) struct Method {
     pub(crate) answer: Option<Type>,
     pub(crate) timeout: Option<Timeout>,
     pub(crate) callers: Vec<LitStr>,
+    pub(crate) max_per_second: Option<NonZeroU32>,
     pub(crate) fenced: bool,
 }
 
@@ -165,6 +166,7 @@ impl Method {
             answer,
             timeout: own.timeout,
             callers: own.callers.unwrap_or_else(|| gateway.callers.clone()),
+            max_per_second: own.max_per_second,
             fenced: gateway.fenced && !own.unfenced,
             name,
         })

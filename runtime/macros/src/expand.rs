@@ -279,6 +279,10 @@ fn bindings(declaration: &Declaration) -> TokenStream {
                 }
             }
         };
+        let max_per_second = match method.max_per_second.map(std::num::NonZeroU32::get) {
+            None => quote! { ::core::option::Option::None },
+            Some(most) => quote! { ::core::num::NonZeroU32::new(#most) },
+        };
         quote! {
             ::thalweg_runtime::rpc::Method {
                 gateway: #name,
@@ -286,6 +290,7 @@ fn bindings(declaration: &Declaration) -> TokenStream {
                 id: #id,
                 callers: &[#(#callers),*],
                 timeout: #timeout,
+                max_per_second: #max_per_second,
                 fenced: #fenced,
                 answers: #answers,
             }

@@ -1,6 +1,6 @@
 //! Typed clients: what the macro's code is built from.
 
-use std::{fmt, future::Future, panic::Location, sync::Arc};
+use std::{fmt, future::Future, num::NonZeroU32, panic::Location, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 use thalweg_transport::now;
@@ -55,6 +55,8 @@ pub struct Method {
     pub callers: &'static [&'static str],
     /// Its own deadline; `None` for the service's `ask_timeout`.
     pub timeout: Option<Deadline>,
+    /// How often each peer may call it; `None` for as often as it likes. Local callers are not counted.
+    pub max_per_second: Option<NonZeroU32>,
     /// Whether a call must carry the endpoint's fencing token.
     pub fenced: bool,
     /// Whether it answers; a method that does not is told, not asked.

@@ -65,7 +65,8 @@
 //! The [`gateway`](macro@gateway) attribute turns the trait into the trait that endpoints implement, and adds a client:
 //! the trait's name with `Client` in the place of `Gateway`. `callers` names the roles that may call remotely (`"*"`
 //! for all, `[]` for none); a method may have its own with `#[rpc(callers = […])]`, and its own deadline with
-//! `#[rpc(timeout = "30s")]` or `"never"`. With `fenced`, calls must carry the endpoint's [fencing
+//! `#[rpc(timeout = "30s")]` or `"never"`. `#[rpc(max_per_second = 100)]` bounds how often
+//! each peer may call a method. With `fenced`, calls must carry the endpoint's [fencing
 //! token](Context::set_fencing_token); `#[rpc(unfenced)]` exempts a method. An `async` method is asked, another one
 //! told.
 //!
@@ -127,6 +128,7 @@ mod method_metrics;
 mod opentelemetry;
 mod outbox;
 mod pending;
+mod rate;
 mod registry;
 mod responder;
 mod runner;

@@ -1,8 +1,13 @@
 //! A gateway of an endpoint, seen from its callers.
 
-use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
+use std::{
+    any::Any,
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, Mutex},
+};
 
-use thalweg_transport::{BoxFuture, Peer};
+use thalweg_transport::{BoxFuture, Peer, now};
 use tracing::Span;
 
 use super::{
@@ -13,6 +18,7 @@ use super::{
     error::RpcError,
     gateway::{Gateway, Method, ServedBy},
     mailbox::{NoSlot, Slot},
+    rate::RateLimiter,
     responder::BoxReply,
     sync::lock,
     trace::serve_span,
@@ -23,6 +29,7 @@ use crate::ids::FencingToken;
 /// Leads calls of gateway `G` to endpoint `E`.
 pub(super) struct Served<E, G> {
     core: Arc<Core<E>>,
+    rates: Mutex<RateLimiter>,
     gateway: PhantomData<fn() -> G>,
 }
 
@@ -59,6 +66,7 @@ impl<E: Endpoint, G: ServedBy<E>> Served<E, G> {
     pub(super) fn new(core: Arc<Core<E>>) -> Self {
         Self {
             core,
+            rates: Mutex::default(),
             gateway: PhantomData,
         }
     }
@@ -160,6 +168,19 @@ impl<E: Endpoint, G: ServedBy<E>> RemoteTarget for Served<E, G> {
                 RpcError::NotAuthorized {
                     method: method.to_string(),
                     role: verified.role.to_string(),
+                },
+            );
+        }
+        // Before anything is decoded or queued: what comes too often costs next to nothing.
+        if let Some(most) = method.max_per_second
+            && !lock(&self.rates).allow(now(), (call.peer.id.as_str(), method.id), most)
+        {
+            self.core.service.counters().rate_limited.add();
+            return refuse(
+                call.reply,
+                RpcError::Overloaded {
+                    what: format!("calls of {method} by {} in a second", call.peer.id),
+                    limit: u64::from(most.get()),
                 },
             );
         }

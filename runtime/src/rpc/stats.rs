@@ -10,6 +10,8 @@ pub struct RpcStats {
     pub calls_served: u64,
     /// Calls of peers that were refused because a bound per peer was reached.
     pub overloaded: u64,
+    /// Calls and messages of peers that were refused because they came more often than their method allows.
+    pub rate_limited: u64,
     /// Answers that came after their call was settled, and were ignored.
     pub late_answers: u64,
     /// Messages without answer that were refused: unknown, not allowed, not decodable, or no room.
@@ -22,6 +24,7 @@ pub struct RpcStats {
 pub(super) struct Counters {
     pub(super) calls_served: Counter,
     pub(super) overloaded: Counter,
+    pub(super) rate_limited: Counter,
     pub(super) late_answers: Counter,
     pub(super) dropped_tells: Counter,
     pub(super) gateways_moved: Counter,
@@ -45,6 +48,7 @@ impl Counters {
         RpcStats {
             calls_served: self.calls_served.value(),
             overloaded: self.overloaded.value(),
+            rate_limited: self.rate_limited.value(),
             late_answers: self.late_answers.value(),
             dropped_tells: self.dropped_tells.value(),
             gateways_moved: self.gateways_moved.value(),
