@@ -137,10 +137,10 @@ impl SlotPool {
         accepted
     }
 
-    /// A TaskManager is gone, with all its slots. Says whether the job held any there.
+    /// A TaskManager, last heard at this time, is gone, with all its slots. Says whether the job held any there.
     pub(crate) fn on_task_manager_lost(
         &mut self,
-        now: Instant,
+        heard: Instant,
         task_manager: &ResourceId,
         reason: impl Into<String>,
     ) -> bool {
@@ -153,7 +153,7 @@ impl SlotPool {
         }
         if held || self.is_waiting() {
             let reason = reason.into();
-            let loss = Loss { at: now, reason };
+            let loss = Loss { at: heard, reason };
             self.lost.insert(task_manager.clone(), loss);
         }
         held

@@ -40,6 +40,7 @@ struct Connected {
     connect: u64,
     gateway: TaskExecutorClient,
     data_address: String,
+    since: Instant,
 }
 
 impl TaskManagers {
@@ -148,6 +149,7 @@ impl JobMaster {
                 connect,
                 gateway,
                 data_address: registration.data_address,
+                since: now(),
             },
         );
         RegistrationResponse::Accepted(self.welcome())
@@ -221,16 +223,19 @@ impl JobMaster {
 
     /// A TaskManager is gone: its tasks have failed, its slots are missing.
     pub(super) fn on_lost(&mut self, cx: &mut Context<Self>, id: &ResourceId, reason: &str) {
-        if self.task_managers.connected.remove(id).is_none() {
+        let Some(lost) = self.task_managers.connected.remove(id) else {
             return;
-        }
+        };
         if self.graph.state().is_terminal() {
             tracing::debug!(job = %self.job, task_manager = %id, reason, "TaskManager leaves a job that has ended");
         } else {
             tracing::warn!(job = %self.job, task_manager = %id, reason, "TaskManager of a job lost");
         }
+        // Its process may have started again, and registered, before the loss of the old one was noticed here.
+        let heard = self.task_managers.watch.last_heard(id);
         self.task_managers.watch.end(id);
-        self.pool.on_task_manager_lost(now(), id, reason);
+        self.pool
+            .on_task_manager_lost(heard.unwrap_or(lost.since), id, reason);
         let event = GraphEvent::TaskManagerLost {
             task_manager: id.clone(),
             reason: reason.to_owned(),
