@@ -16,6 +16,7 @@ use crate::{
 pub trait JobMasterGateway {
     /// Registers a TaskManager that was given slots for this job. Idempotent for the same session; a new session of the
     /// same id disconnects the old one first.
+    #[rpc(max_per_second = 100)]
     async fn register_task_manager(
         &self,
         registration: TaskManagerRegistration,

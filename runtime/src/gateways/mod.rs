@@ -18,6 +18,7 @@
 //! | `Dispatcher.job_result` | client, jobmanager |
 //! | `Dispatcher.cluster_status` | client, jobmanager |
 //! | `ResourceManager.register_task_executor` | taskmanager |
+//! | `ResourceManager.report_slots` | taskmanager |
 //! | `ResourceManager.disconnect_task_executor` | taskmanager |
 //! | `ResourceManager.notify_slot_available` | taskmanager |
 //! | `ResourceManager.request_slots` | jobmanager |
@@ -48,6 +49,9 @@
 //! want its fencing token, which a TaskManager learns with a slot of that job. Instances, allocations and tokens are random
 //! numbers of 128 bits. So a TaskManager can spoil the jobs that have tasks on it, by wrong data or a wrong result, and no
 //! others; clients and the JobManager are trusted with all jobs.
+//!
+//! Registrations, slot reports and heartbeats are bounded per second and peer before they reach an endpoint, and what a
+//! TaskManager says of itself is checked before it counts.
 
 mod dispatcher;
 mod failure;
@@ -94,6 +98,23 @@ mod tests {
             assert!(!method.callers.is_empty(), "{method} has no caller");
             assert!(!method.may_be_called_by("somebody"), "{method}");
         }
+    }
+
+    #[test]
+    fn registrations_reports_and_heartbeats_are_bounded_per_second() {
+        let bounded: Vec<String> = methods()
+            .filter_map(|method| Some(format!("{method} {}", method.max_per_second?)))
+            .collect();
+        assert_eq!(
+            bounded,
+            [
+                "ResourceManager.register_task_executor 100",
+                "ResourceManager.report_slots 100",
+                "JobMaster.register_task_manager 100",
+                "TaskExecutor.heartbeat_from_resource_manager 1000",
+                "TaskExecutor.heartbeat_from_job_master 1000",
+            ]
+        );
     }
 
     #[test]

@@ -14,11 +14,17 @@ use crate::{
 #[gateway(name = "ResourceManager", callers = ["taskmanager"])]
 pub trait ResourceManagerGateway {
     /// Registers a TaskExecutor. The certificate of the caller must name it. An older registration of the same id with
-    /// another session is replaced, and its TaskExecutor told so.
+    /// another session is replaced, and its TaskExecutor told so. It gets no slot requests before it has reported slots.
+    #[rpc(max_per_second = 100)]
     async fn register_task_executor(
         &self,
         registration: TaskExecutorRegistration,
     ) -> RegistrationResponse<ResourceManagerAccepted>;
+
+    /// The slots of a TaskExecutor that knows its registration; from then on they are given to jobs. Later reports are
+    /// answers to heartbeats.
+    #[rpc(max_per_second = 100)]
+    async fn report_slots(&self, instance: InstanceId, report: TaskManagerReport) -> ();
 
     /// A TaskExecutor says goodbye.
     fn disconnect_task_executor(&self, instance: InstanceId, reason: String);
@@ -51,8 +57,6 @@ pub struct TaskExecutorRegistration {
     pub address: RpcAddress,
     /// `host:port` of its node, for partition requests.
     pub data_address: String,
-    /// Its slots and its node.
-    pub report: TaskManagerReport,
 }
 
 /// The answer to a registration.
@@ -103,7 +107,7 @@ pub struct SlotsRequest {
 pub struct LostTaskManager {
     /// Its node.
     pub id: ResourceId,
-    /// Milliseconds from its loss to the request.
+    /// Milliseconds from the last sign of its life to the request.
     pub lost_ms_ago: u64,
 }
 

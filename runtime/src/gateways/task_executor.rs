@@ -30,12 +30,18 @@ pub trait TaskExecutorGateway {
     async fn free_slot(&self, allocation: AllocationId, cause: FailureCause) -> ();
 
     /// Says that the ResourceManager lives; the answer says the same of this side, with slots and node.
+    ///
+    /// Heartbeats carry no number: answers are matched to calls, and one of another session is refused.
+    #[rpc(max_per_second = 1000)]
     async fn heartbeat_from_resource_manager(
         &self,
         resource_manager: FencingToken,
     ) -> TaskManagerReport;
 
     /// Says that a JobMaster lives and which slots it counts on; the answer lists the tasks that are here.
+    ///
+    /// All jobs of a JobManager count together, since they are one peer.
+    #[rpc(max_per_second = 1000)]
     async fn heartbeat_from_job_master(
         &self,
         job: JobId,

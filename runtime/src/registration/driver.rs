@@ -44,17 +44,35 @@ pub enum Outcome<G, S, R, E> {
     Failed(E),
 }
 
+/// At whom to register.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// Its name in the log.
+    pub name: &'a str,
+    /// Registrations in a row that it took and that came to nothing: this one waits before it begins, as after so many
+    /// failed attempts.
+    pub failures: u32,
+}
+
+impl<'a> Target<'a> {
+    /// A target that nothing bad is known of.
+    #[must_use]
+    pub fn new(name: &'a str) -> Self {
+        Self { name, failures: 0 }
+    }
+}
+
 /// Connects and calls until there is an outcome.
 ///
-/// `target` names the peer in the log. `call` gets the gateway and the time-out of the attempt; a call that takes
-/// longer is dropped, so it must be cancel-safe and the registration idempotent at the target. `random` gives numbers
-/// from 0 to 1 that spread the delays. `connect` keeps its own time-out: a dial has a budget of its own.
-/// A target that never answers is asked for ever: put a time-out around.
+/// `call` gets the gateway and the time-out of the attempt; a call that takes longer is dropped, so it must be cancel-safe
+/// and the registration idempotent at the target. A call that reports a time-out of its own before that is not repeated
+/// before that either. `random` gives numbers from 0 to 1 that spread the delays. `connect` keeps its own time-out: a dial
+/// has a budget of its own. A target that never answers is asked for ever: put a time-out around.
 ///
 /// # Cancel safety
 /// Cancel-safe: dropping it is the cancellation. The attempt in flight is dropped with it, and no answer is reported.
 pub async fn run<G, S, R, E, C, CF, K, KF>(
-    target: &str,
+    target: Target<'_>,
     config: RegistrationConfig,
     mut connect: C,
     mut call: K,
@@ -69,8 +87,8 @@ where
     KF: Future<Output = Result<Answer<S, R>, AttemptError<E>>>,
 {
     let mut run = Run {
-        target,
-        machine: RetryingRegistration::new(config),
+        target: target.name,
+        machine: RetryingRegistration::after_failures(config, target.failures),
         gateway: None,
         outcome: None,
     };
@@ -91,12 +109,12 @@ where
                     .gateway
                     .clone()
                     .expect("the machine calls after it has connected");
-                let result = tokio::time::timeout(timeout, call(gateway, timeout)).await;
-                run.answered(attempt, result.unwrap_or(Err(AttemptError::TimedOut)))
+                let result = limited(timeout, call(gateway, timeout)).await;
+                run.answered(attempt, result)
             }
             Action::Wait { attempt, delay } => {
                 let delay = jittered(delay, random());
-                tracing::debug!(target_name = target, ?delay, "registration waits");
+                tracing::debug!(target_name = target.name, ?delay, "registration waits");
                 tokio::time::sleep(delay).await;
                 Event::Waited(attempt)
             }
@@ -107,6 +125,25 @@ where
             }
         };
     }
+}
+
+/// The result of a call, or that its time is over; that is never told early, because the next attempt follows at once.
+async fn limited<T, E>(
+    timeout: Duration,
+    call: impl Future<Output = Result<T, AttemptError<E>>>,
+) -> Result<T, AttemptError<E>> {
+    let end = tokio::time::sleep(timeout);
+    tokio::pin!(end);
+    tokio::select! {
+        biased;
+        result = call => match result {
+            Err(AttemptError::TimedOut) => {}
+            result => return result,
+        },
+        () = &mut end => return Err(AttemptError::TimedOut),
+    }
+    end.await;
+    Err(AttemptError::TimedOut)
 }
 
 struct Run<'a, G, S, R, E> {
@@ -217,6 +254,10 @@ mod tests {
         }
 
         async fn run(&self) -> (Ended, Duration) {
+            self.run_with(Target::new("leader"), 1.0).await
+        }
+
+        async fn run_with(&self, target: Target<'_>, fraction: f64) -> (Ended, Duration) {
             let began = thalweg_transport::now();
             let connect = || {
                 let result = self.connects.borrow_mut().pop_front();
@@ -233,13 +274,8 @@ mod tests {
                 }
             };
             let limit = Duration::from_secs(60);
-            let run = run(
-                "leader",
-                RegistrationConfig::default(),
-                connect,
-                call,
-                || 1.0,
-            );
+            let config = RegistrationConfig::default();
+            let run = run(target, config, connect, call, || fraction);
             let outcome = tokio::time::timeout(limit, run).await.expect("in time");
             (outcome, thalweg_transport::now() - began)
         }
@@ -285,11 +321,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_timeout_that_the_call_reports_is_a_timeout() {
-        let script = Script::new([Ok(1)], [Some(Err(AttemptError::TimedOut)), success()]);
+    async fn timeouts_that_the_call_reports_early_do_not_hasten_the_next_attempt() {
+        let early = || Some(Err(AttemptError::TimedOut));
+        let script = Script::new([Ok(1)], [early(), early(), early(), success()]);
         let (outcome, took) = script.run().await;
         assert!(matches!(outcome, Outcome::Registered { .. }));
-        assert!(took < Duration::from_millis(100), "{took:?}");
+        assert_eq!(took.as_millis(), 100 + 200 + 400);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_are_spread_by_random_numbers_over_their_upper_half() {
+        for (fraction, expected) in [(0.0, 150), (0.5, 225), (1.0, 300)] {
+            let down = || Err(AttemptError::Retry("down"));
+            let script = Script::new([down(), down(), Ok(7)], [success()]);
+            let (_, took) = script.run_with(Target::new("leader"), fraction).await;
+            assert_eq!(took.as_millis(), expected, "{fraction}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn registrations_that_came_to_nothing_delay_the_next_one() {
+        for (failures, expected) in [(0, 0), (1, 100), (3, 400), (200, 10_000)] {
+            let script = Script::new([Ok(7)], [success()]);
+            let name = "leader";
+            let (_, took) = script.run_with(Target { name, failures }, 1.0).await;
+            assert_eq!(took.as_millis(), expected, "{failures}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ mod driver;
 mod retrying;
 
 pub use connection::{Notice, RegisteredConnection, RegistrationId, StartError};
-pub use driver::{Answer, AttemptError, Outcome, run};
+pub use driver::{Answer, AttemptError, Outcome, Target, run};
 pub use retrying::{
     Action, Attempt, End, Event, RegistrationConfig, RetryingRegistration, jittered,
 };

@@ -42,6 +42,8 @@ impl Default for RegistrationConfig {
 ///                 Waiting ◄──────────────┘ Failed (connect again), Refused (call again)
 /// ```
 ///
+/// One that takes over from registrations that came to nothing goes from Idle to Waiting.
+///
 /// Every action carries an [`Attempt`]; its result is fed back with the same one. A result of an older attempt is
 /// ignored. `Failed` that cannot be retried and `Cancelled` lead to `Done` from everywhere.
 #[derive(Debug, Clone)]
@@ -123,7 +125,7 @@ pub enum End {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Idle,
+    Idle { waits: bool },
     Connecting,
     Calling,
     Waiting { then: Next },
@@ -140,12 +142,28 @@ impl RetryingRegistration {
     /// A registration that has not begun.
     #[must_use]
     pub fn new(config: RegistrationConfig) -> Self {
+        Self::after_failures(config, 0)
+    }
+
+    /// A registration that has not begun and takes over from so many that came to nothing: if there were any, it first
+    /// waits as after the last of as many failures.
+    #[must_use]
+    pub fn after_failures(config: RegistrationConfig, failures: u32) -> Self {
+        let mut delay = config.initial_delay;
+        for _ in 1..failures {
+            if delay >= config.max_delay {
+                break;
+            }
+            delay = double(delay, config.max_delay);
+        }
         Self {
             config,
-            state: State::Idle,
+            state: State::Idle {
+                waits: failures > 0,
+            },
             attempt: Attempt(0),
             timeout: config.initial_timeout,
-            delay: config.initial_delay,
+            delay,
         }
     }
 
@@ -154,7 +172,8 @@ impl RetryingRegistration {
         match (self.state, event) {
             (State::Done, _) => None,
             (_, Event::Cancelled) => Some(self.end(End::Cancelled)),
-            (State::Idle, Event::Start) => Some(self.connect()),
+            (State::Idle { waits: true }, Event::Start) => Some(self.wait(Next::Connect)),
+            (State::Idle { waits: false }, Event::Start) => Some(self.connect()),
             (_, Event::Start) => None,
             (_, event) if event.attempt() != Some(self.attempt) => None,
             (

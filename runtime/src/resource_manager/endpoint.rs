@@ -8,7 +8,10 @@ use std::{
 
 use thalweg_transport::{ResourceId, now};
 
-use super::slot_manager::{ReportedSlot, SlotAction, SlotManager};
+use super::{
+    report::{check_report, reported},
+    slot_manager::{SlotAction, SlotManager},
+};
 use crate::{
     gateways::{
         DisconnectReason, RegistrationResponse, ResourceManagerAccepted, TaskExecutorClient,
@@ -19,7 +22,7 @@ use crate::{
     job::{FailureCause, FailureKind},
     job_manager::{JobManagerConfig, Watch},
     rpc::{Answer, Context, Endpoint, HandlerError, RpcError},
-    slots::{SlotReport, SlotState},
+    slots::SlotState,
 };
 
 /// The endpoint behind the [`ResourceManagerGateway`](crate::gateways::ResourceManagerGateway).
@@ -43,7 +46,8 @@ pub(super) struct Registered {
     pub(super) session: SessionId,
     pub(super) gateway: TaskExecutorClient,
     pub(super) data_address: String,
-    pub(super) report: TaskManagerReport,
+    /// `None` until it has reported its slots.
+    report: Option<TaskManagerReport>,
     since: Instant,
 }
 
@@ -93,7 +97,6 @@ impl ResourceManager {
             this.on_lost(cx, &lost, instance, &error.to_string());
         });
         self.watch.begin(now(), &id);
-        let slots = reported(&registration.report.slots);
         self.registered.insert(
             id.clone(),
             Registered {
@@ -101,11 +104,12 @@ impl ResourceManager {
                 session: registration.session,
                 gateway,
                 data_address: registration.data_address,
-                report: registration.report,
+                report: None,
                 since: now(),
             },
         );
-        let actions = self.slots.on_registered(now(), &id, instance, &slots);
+        // It does not know yet that it is registered: its slots come with its first report.
+        let actions = self.slots.on_registered(now(), &id, instance, &[]);
         self.perform(cx, actions);
         RegistrationResponse::Accepted(self.welcome(instance))
     }
@@ -210,12 +214,12 @@ impl ResourceManager {
         }
     }
 
-    /// What is registered, by id, with the slots as they are known now.
+    /// What is registered and has reported, by id, with the slots as they are known now.
     pub(super) fn statuses(&self) -> Vec<TaskManagerStatus> {
         self.registered
             .iter()
-            .map(|(id, registered)| {
-                let mut report = registered.report.clone();
+            .filter_map(|(id, registered)| {
+                let mut report = registered.report.clone()?;
                 for known in self.slots.slots_of(id) {
                     let slot = report
                         .slots
@@ -233,12 +237,12 @@ impl ResourceManager {
                 }
                 let heard = self.watch.last_heard(id).unwrap_or(registered.since);
                 let silent = now().saturating_duration_since(heard);
-                TaskManagerStatus {
+                Some(TaskManagerStatus {
                     id: id.clone(),
                     address: registered.data_address.clone(),
                     last_heartbeat_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
                     report,
-                }
+                })
             })
             .collect()
     }
@@ -265,27 +269,36 @@ impl ResourceManager {
         cx.spawn(call, move |this, cx, result| {
             if let Some(reason) = this.watch.on_answer(now(), &id, monitor, &result) {
                 this.give_up(cx, &id, &reason);
-            } else if let Ok(report) = result {
-                this.on_report(cx, &id, instance, report);
+            } else if let Ok(report) = result
+                && let Err(error) = this.on_report(cx, &id, instance, report)
+            {
+                // It lives, and its slots stay as they were.
+                tracing::warn!(task_manager = %id, %error, "report of a TaskManager ignored");
             }
         });
     }
 
+    /// Takes a report; one of an earlier registration is ignored.
+    ///
+    /// # Errors
+    /// What cannot be in it; nothing of it counts then.
     pub(super) fn on_report(
         &mut self,
         cx: &mut Context<Self>,
         id: &ResourceId,
         instance: InstanceId,
         report: TaskManagerReport,
-    ) {
+    ) -> Result<(), HandlerError> {
         let found = self.registered.get_mut(id);
         let Some(registered) = found.filter(|registered| registered.instance == instance) else {
-            return;
+            return Ok(());
         };
+        check_report(&report)?;
         let slots = reported(&report.slots);
-        registered.report = report;
+        registered.report = Some(report);
         let actions = self.slots.on_report(id, instance, &slots);
         self.perform(cx, actions);
+        Ok(())
     }
 
     /// A TaskManager that does not answer is told so, if it can hear it.
@@ -330,18 +343,6 @@ impl fmt::Debug for ResourceManager {
             .field("registered", &self.registered.keys())
             .finish_non_exhaustive()
     }
-}
-
-/// The part of a report that the slot manager needs.
-pub(super) fn reported(report: &SlotReport) -> Vec<ReportedSlot> {
-    report
-        .slots
-        .iter()
-        .map(|slot| ReportedSlot {
-            slot: slot.index,
-            owner: slot.allocation,
-        })
-        .collect()
 }
 
 /// Timers have a resolution of 1 ms: a shorter pause would only repeat the tick.

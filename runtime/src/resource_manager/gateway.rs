@@ -2,14 +2,14 @@
 
 use thalweg_transport::{ResourceId, now};
 
-use super::endpoint::ResourceManager;
+use super::{endpoint::ResourceManager, report::check_text};
 use crate::{
     gateways::{
         RegistrationResponse, ResourceManagerAccepted, ResourceManagerGateway, SlotsRequest,
-        TaskExecutorRegistration, TaskManagerStatus,
+        TaskExecutorRegistration, TaskManagerReport, TaskManagerStatus,
     },
     ids::{AllocationId, InstanceId, JobId},
-    rpc::{Answer, Context},
+    rpc::{Answer, Context, HandlerError},
 };
 
 impl ResourceManagerGateway for ResourceManager {
@@ -19,7 +19,10 @@ impl ResourceManagerGateway for ResourceManager {
         registration: TaskExecutorRegistration,
     ) -> Answer<RegistrationResponse<ResourceManagerAccepted>> {
         let id = registration.id.clone();
-        if let Err(error) = cx.check_registration(&id, &registration.address) {
+        let checked = cx
+            .check_registration(&id, &registration.address)
+            .and_then(|()| check_text("data_address", Some(&registration.data_address)));
+        if let Err(error) = checked {
             let reason = error.to_string();
             return Answer::ok(RegistrationResponse::Rejected { reason });
         }
@@ -27,8 +30,7 @@ impl ResourceManagerGateway for ResourceManager {
             && known.session == registration.session
             && known.gateway.closed().is_none()
         {
-            let (instance, welcome) = (known.instance, self.welcome(known.instance));
-            self.on_report(cx, &id, instance, registration.report);
+            let welcome = self.welcome(known.instance);
             return Answer::ok(RegistrationResponse::Accepted(welcome));
         }
         let is_new = !self.registered.contains_key(&id) && !self.connecting.contains_key(&id);
@@ -44,6 +46,20 @@ impl ResourceManagerGateway for ResourceManager {
         cx.connect_back(&address, move |this: &mut Self, cx, result| {
             this.on_connected(cx, registration, connect, result)
         })
+    }
+
+    fn report_slots(
+        &mut self,
+        cx: &mut Context<Self>,
+        instance: InstanceId,
+        report: TaskManagerReport,
+    ) -> Answer<()> {
+        let Some(id) = self.calling(cx, instance) else {
+            let message = format!("there is no registration {instance}");
+            let error = HandlerError::new("resource_manager.not_registered", message);
+            return Answer::err(error);
+        };
+        self.on_report(cx, &id, instance, report).into()
     }
 
     fn disconnect_task_executor(

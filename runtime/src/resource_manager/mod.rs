@@ -2,6 +2,7 @@
 
 mod endpoint;
 mod gateway;
+mod report;
 mod slot_manager;
 
 pub use endpoint::ResourceManager;

@@ -82,7 +82,6 @@ impl TaskExecutor {
             session: self.session,
             address: cx.address().clone(),
             data_address: self.config.data_address.clone(),
-            report: self.report(),
         }
     }
 

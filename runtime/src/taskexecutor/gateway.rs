@@ -69,7 +69,10 @@ impl TaskExecutorGateway for TaskExecutor {
         let connection = self.jobs.get_mut(job).and_then(|entry| {
             let peer = entry.connection()?.0.clone();
             let link = entry.connection_mut()?;
-            (link.token == job_master).then(|| link.monitor.on_heartbeat(now(), &peer))
+            (link.token == job_master).then(|| {
+                link.is_used = true;
+                link.monitor.on_heartbeat(now(), &peer);
+            })
         });
         if connection.is_none() {
             let text = format!("no connection to this JobMaster of job {job}");

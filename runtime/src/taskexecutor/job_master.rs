@@ -20,7 +20,7 @@ use crate::{
     heartbeat::HeartbeatMonitor,
     ids::{AllocationId, FencingToken, JobId},
     job::{FailureCause, FailureKind},
-    registration::{self, Answer, Notice, Outcome, RegisteredConnection, RegistrationId},
+    registration::{self, Answer, Notice, Outcome, RegisteredConnection, RegistrationId, Target},
     rpc::{Context, RpcError},
     slots::SlotState,
 };
@@ -32,6 +32,8 @@ pub(super) struct JobServices {
     registration: RegisteredConnection<JobMasterClient>,
     /// The registration that runs.
     scope: Option<DropGuard>,
+    /// Connections in a row that ended before the JobMaster had used them.
+    failures: u32,
     /// Numbers the slot offers: an answer to an older one is ignored.
     pub(super) offers: u64,
 }
@@ -44,6 +46,8 @@ pub(super) struct JobMasterLink {
     pub(super) client: JobMasterClient,
     pub(super) token: FencingToken,
     pub(super) monitor: HeartbeatMonitor,
+    /// The JobMaster has answered an offer or sent a heartbeat.
+    pub(super) is_used: bool,
     /// Active slots that the JobMaster did not list in its last heartbeat.
     pub(super) unlisted: BTreeSet<AllocationId>,
     _watch: DropGuard,
@@ -57,6 +61,7 @@ impl JobServices {
             job_master,
             registration: RegisteredConnection::new(),
             scope: None,
+            failures: 0,
             offers: 0,
         }
     }
@@ -110,6 +115,7 @@ impl TaskExecutor {
             return;
         };
         let JobMasterAddress { address, token } = entry.services().job_master.clone();
+        let failures = entry.services().failures;
         let (service, config) = (cx.service().clone(), self.config.registration);
         let registration = TaskManagerRegistration {
             job,
@@ -136,7 +142,11 @@ impl TaskExecutor {
                     })
                 }
             };
-            registration::run("JobMaster", config, connect, call, fastrand::f64).await
+            let target = Target {
+                name: "JobMaster",
+                failures,
+            };
+            registration::run(target, config, connect, call, fastrand::f64).await
         };
         let guard = spawn_scoped(cx, register, move |this, cx, outcome| {
             this.on_job_master(cx, job, token, id, outcome);
@@ -210,6 +220,7 @@ impl TaskExecutor {
             client,
             token,
             monitor,
+            is_used: false,
             unlisted: BTreeSet::new(),
             _watch: guard,
         };
@@ -240,10 +251,16 @@ impl TaskExecutor {
         );
         // Not of kind Cluster: a JobMaster that is still there may start the job again.
         let cause = FailureCause::new(FailureKind::Transport, text);
+        let is_used = self.link(job).is_some_and(|link| link.is_used);
         self.part_from_job_master(cx, job, &cause);
         let again = self.jobs.get_mut(job).and_then(|entry| {
-            let registration = &mut entry.services_mut().registration;
-            registration.reconnect().ok()
+            let services = entry.services_mut();
+            services.failures = if is_used {
+                0
+            } else {
+                services.failures.saturating_add(1)
+            };
+            services.registration.reconnect().ok()
         });
         if let Some(id) = again {
             self.register_at_job_master(cx, job, id);

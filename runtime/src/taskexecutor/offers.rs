@@ -93,6 +93,11 @@ impl TaskExecutor {
         offered: &[AllocationId],
         answer: Result<Vec<AllocationId>, RpcError>,
     ) {
+        if answer.is_ok()
+            && let Some(link) = self.jobs.get_mut(job).and_then(|job| job.connection_mut())
+        {
+            link.is_used = true;
+        }
         let (accepted, reason) = match answer {
             Ok(accepted) => (accepted, "the JobMaster rejected the slot".to_owned()),
             Err(RpcError::TimedOut { .. }) => {

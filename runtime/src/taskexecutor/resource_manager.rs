@@ -15,8 +15,8 @@ use crate::{
     heartbeat::HeartbeatMonitor,
     ids::FencingToken,
     job::FailureKind,
-    registration::{self, Answer, Notice, Outcome, RegisteredConnection, RegistrationId},
-    rpc::{Context, Deadline, HandlerError, RpcError, Scheduled},
+    registration::{self, Answer, Notice, Outcome, RegisteredConnection, RegistrationId, Target},
+    rpc::{Context, HandlerError, RpcError, Scheduled},
 };
 
 /// What is known of the ResourceManager.
@@ -28,6 +28,11 @@ pub(super) struct ResourceManagerLink {
     monitor: HeartbeatMonitor,
     /// The registration, or the watch over its connection.
     scope: Option<DropGuard>,
+    /// The first report of a registration.
+    report: Option<DropGuard>,
+    /// Registrations in a row that ended before the ResourceManager took a report.
+    failures: u32,
+    /// Since when there is no registration with a report.
     timeout: Option<Scheduled>,
 }
 
@@ -38,6 +43,8 @@ impl ResourceManagerLink {
             accepted: None,
             monitor: HeartbeatMonitor::new(config.heartbeat),
             scope: None,
+            report: None,
+            failures: 0,
             timeout: None,
         }
     }
@@ -83,9 +90,9 @@ impl TaskExecutor {
 
     fn register_at_resource_manager(&mut self, cx: &mut Context<Self>, id: RegistrationId) {
         self.start_registration_timeout(cx);
-        let (service, main) = (cx.service().clone(), cx.main_thread());
+        let (service, registration) = (cx.service().clone(), self.registration(cx));
         let address = self.config.resource_manager.clone();
-        let config = self.config.registration;
+        let (config, failures) = (self.config.registration, self.resource_manager.failures);
         let register = async move {
             let connect = || {
                 let (service, address) = (service.clone(), address.clone());
@@ -94,23 +101,21 @@ impl TaskExecutor {
                     gateway.map_err(attempt_error)
                 }
             };
-            let call = |gateway: ResourceManagerClient, timeout: Duration| {
-                // Each attempt brings the slots as they are then.
-                let registration = main
-                    .call_async(Deadline::After(timeout), |this: &mut Self, cx| {
-                        this.registration(cx)
-                    });
+            let call = |gateway: ResourceManagerClient, _: Duration| {
+                let answer = gateway.register_task_executor(registration.clone());
                 async move {
-                    let registration = registration.await.map_err(attempt_error)?;
-                    let answer = gateway.register_task_executor(registration).await;
-                    Ok(match answer.map_err(attempt_error)? {
+                    Ok(match answer.await.map_err(attempt_error)? {
                         RegistrationResponse::Accepted(accepted) => Answer::Success(accepted),
                         RegistrationResponse::Refused { reason } => Answer::Refused(reason),
                         RegistrationResponse::Rejected { reason } => Answer::Rejected(reason),
                     })
                 }
             };
-            registration::run("ResourceManager", config, connect, call, fastrand::f64).await
+            let target = Target {
+                name: "ResourceManager",
+                failures,
+            };
+            registration::run(target, config, connect, call, fastrand::f64).await
         };
         let guard = spawn_scoped(cx, register, move |this, cx, outcome| {
             this.on_resource_manager(cx, id, outcome);
@@ -138,9 +143,6 @@ impl TaskExecutor {
         let Some(client) = link.connection.gateway().cloned() else {
             return;
         };
-        if let Some(timeout) = link.timeout.take() {
-            timeout.cancel();
-        }
         tracing::info!(resource_manager = %accepted.resource_manager, instance = %accepted.instance, "registered at the ResourceManager");
         link.monitor.stop();
         let _ = link
@@ -151,8 +153,36 @@ impl TaskExecutor {
             this.lose_resource_manager(cx, &error.to_string())
         });
         self.resource_manager.scope = Some(guard);
-        self.status.set_registered(true);
+        self.report_slots(cx);
         self.arm(cx);
+    }
+
+    /// Tells the slots, now that slot requests of this ResourceManager are known to come from it.
+    fn report_slots(&mut self, cx: &mut Context<Self>) {
+        let Some((client, accepted)) = self.resource_manager.registered() else {
+            return;
+        };
+        let report = client.report_slots(accepted.instance, self.report());
+        let guard = spawn_scoped(cx, report, |this: &mut Self, cx, result| match result {
+            Ok(()) => this.on_slots_reported(),
+            Err(error) => {
+                this.lose_resource_manager(
+                    cx,
+                    &format!("it did not take the slot report: {error}"),
+                );
+            }
+        });
+        self.resource_manager.report = Some(guard);
+    }
+
+    fn on_slots_reported(&mut self) {
+        let link = &mut self.resource_manager;
+        link.report = None;
+        link.failures = 0;
+        if let Some(timeout) = link.timeout.take() {
+            timeout.cancel();
+        }
+        self.status.set_registered(true);
     }
 
     /// The connection is of no use any more: registers anew.
@@ -174,6 +204,11 @@ impl TaskExecutor {
     }
 
     fn seek_resource_manager(&mut self, cx: &mut Context<Self>, reason: &str) {
+        if self.resource_manager.report.is_some() {
+            // Without a delay, a ResourceManager that takes registrations but no reports would be asked without end.
+            let failures = &mut self.resource_manager.failures;
+            *failures = failures.saturating_add(1);
+        }
         self.part_from_resource_manager(reason);
         if let Ok(id) = self.resource_manager.connection.reconnect() {
             self.register_at_resource_manager(cx, id);
@@ -205,11 +240,16 @@ impl TaskExecutor {
             let _ = client.disconnect_task_executor(accepted.instance, reason.to_owned());
         }
         link.accepted = None;
+        link.report = None;
         link.monitor.stop();
         self.status.set_registered(false);
     }
 
+    /// Begins to wait for a registration, unless that was begun before.
     fn start_registration_timeout(&mut self, cx: &mut Context<Self>) {
+        if self.resource_manager.timeout.is_some() {
+            return;
+        }
         let after = self.config.registration_timeout;
         let timeout = cx.schedule(after, move |this, _| {
             let address = &this.config.resource_manager;
@@ -218,8 +258,6 @@ impl TaskExecutor {
             );
             this.fatal(FailureKind::Cluster, text);
         });
-        if let Some(before) = self.resource_manager.timeout.replace(timeout) {
-            before.cancel();
-        }
+        self.resource_manager.timeout = Some(timeout);
     }
 }

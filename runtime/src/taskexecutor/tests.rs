@@ -4,6 +4,7 @@ pub(crate) mod fakes;
 mod graph;
 mod links;
 mod placement;
+mod reports;
 mod slots;
 mod tasks;
 mod user_code;
@@ -97,6 +98,7 @@ impl World {
     async fn registered(&self) -> Peer<FakeResourceManager> {
         let mut peer = self.resource_manager(Vec::new());
         assert!(matches!(peer.next().await, Seen::TaskExecutor(_)));
+        assert!(matches!(peer.next().await, Seen::Slots(_)));
         within(self.status.registered()).await.unwrap();
         peer
     }

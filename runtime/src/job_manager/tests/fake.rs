@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub(super) log: Mutex<Vec<String>>,
     pub(super) refuse_slots: Mutex<bool>,
     pub(super) silent: Mutex<bool>,
+    /// Heartbeats are answered with slots that cannot be.
+    pub(super) lies: Mutex<bool>,
     pub(super) job_master: Mutex<Option<JobMasterAddress>>,
     pub(super) masters: Mutex<BTreeMap<JobId, JobMasterAddress>>,
     pub(super) accepted: Mutex<Vec<AllocationId>>,
@@ -98,30 +100,43 @@ impl Fake {
             service: service.clone(),
             resource_manager,
         };
-        let instance = accepted(fake.register().await);
-        fake.handle
-            .main_thread()
-            .run_async(move |fake, _| fake.instance = Some(instance))
-            .unwrap();
+        fake.come().await;
         fake
     }
 
-    pub(super) async fn register(&self) -> RegistrationResponse<ResourceManagerAccepted> {
-        let report = self
-            .handle
-            .main_thread()
-            .call_async(Deadline::Never, |fake, _| fake.report())
-            .await
+    /// Registers and reports its slots.
+    pub(super) async fn come(&self) -> InstanceId {
+        let instance = accepted(self.register().await);
+        let main = self.handle.main_thread();
+        main.run_async(move |fake, _| fake.instance = Some(instance))
             .unwrap();
-        let registration = TaskExecutorRegistration {
+        let report = self.report().await;
+        let manager = &self.resource_manager;
+        manager.report_slots(instance, report).await.unwrap();
+        instance
+    }
+
+    /// What it has to report.
+    pub(super) async fn report(&self) -> TaskManagerReport {
+        let main = self.handle.main_thread();
+        let report = main.call_async(Deadline::Never, |fake, _| fake.report());
+        report.await.unwrap()
+    }
+
+    pub(super) fn registration(&self) -> TaskExecutorRegistration {
+        TaskExecutorRegistration {
             id: self.id.clone(),
             session: self.session,
             address: self.handle.address().clone(),
             data_address: format!("{}:1", self.handle.name()),
-            report,
-        };
-        let manager = &self.resource_manager;
-        manager.register_task_executor(registration).await.unwrap()
+        }
+    }
+
+    pub(super) async fn register(&self) -> RegistrationResponse<ResourceManagerAccepted> {
+        let answer = self
+            .resource_manager
+            .register_task_executor(self.registration());
+        answer.await.unwrap()
     }
 
     /// The process dies.
@@ -342,7 +357,14 @@ impl TaskExecutorGateway for FakeTaskExecutor {
         if *self.shared.silent.lock().unwrap() {
             return Answer::future(std::future::pending());
         }
-        Answer::ok(self.report())
+        let mut report = self.report();
+        if *self.shared.lies.lock().unwrap() {
+            self.shared.note("lied".to_owned());
+            for slot in &mut report.slots.slots {
+                slot.index |= 1 << 31;
+            }
+        }
+        Answer::ok(report)
     }
 
     fn heartbeat_from_job_master(

@@ -1,7 +1,10 @@
 //! The JobManager's endpoints on a local service, with scripted TaskExecutors.
 
+mod backends;
 mod fake;
+mod hostile;
 mod jobs;
+mod liveness;
 mod network;
 mod registration;
 
@@ -30,7 +33,11 @@ impl Cluster {
     }
 
     fn on(service: RpcService) -> Self {
-        let config = JobManagerConfig::default().with_task_types(["source", "sink"]);
+        Self::with(service, JobManagerConfig::default())
+    }
+
+    fn with(service: RpcService, config: JobManagerConfig) -> Self {
+        let config = config.with_task_types(["source", "sink"]);
         let manager = JobManager::start(&service, config, Arc::new(Vec::new)).unwrap();
         Self { service, manager }
     }
@@ -102,6 +109,18 @@ impl Cluster {
     async fn registered(&self) -> usize {
         let overview = self.manager.resource_manager().overview().await;
         overview.unwrap().len()
+    }
+
+    /// Waits until so many TaskManagers are registered.
+    async fn until_registered(&self, count: usize) {
+        let wait = async {
+            while self.registered().await != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(100), wait)
+            .await
+            .expect("as many as expected")
     }
 
     async fn result(&self, job: JobId) -> String {

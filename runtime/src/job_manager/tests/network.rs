@@ -5,29 +5,42 @@ use thalweg_transport::{Node, mem::MemNetwork};
 use super::*;
 use crate::rpc::{RpcAddress, RpcConfig, tests as rpc};
 
-struct Network {
-    network: MemNetwork,
-    cluster: Cluster,
+pub(super) struct Network {
+    pub(super) network: MemNetwork,
+    pub(super) cluster: Cluster,
 }
 
 impl Network {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let network = MemNetwork::new();
         let node = rpc::node(&network, "jm", Some("jobmanager")).await;
         let cluster = Cluster::on(rpc::on(&node, RpcConfig::default()));
         Self { network, cluster }
     }
 
-    async fn service(&self, name: &str) -> (Node, RpcService) {
-        let node = rpc::node(&self.network, name, Some("taskmanager")).await;
+    pub(super) async fn service(&self, name: &str) -> (Node, RpcService) {
+        self.service_of(name, "taskmanager").await
+    }
+
+    pub(super) async fn service_of(&self, name: &str, role: &str) -> (Node, RpcService) {
+        let node = rpc::node(&self.network, name, Some(role)).await;
         let service = rpc::on(&node, RpcConfig::default());
         (node, service)
     }
 
-    async fn task_manager(&self, name: &str, slots: usize, script: Script) -> (Node, Fake) {
-        let (node, service) = self.service(name).await;
+    pub(super) async fn resource_manager(&self, service: &RpcService) -> ResourceManagerClient {
         let address = self.cluster.manager.resource_manager_address();
-        let manager = service.connect(address, None).await.unwrap();
+        service.connect(address, None).await.unwrap()
+    }
+
+    pub(super) async fn task_manager(
+        &self,
+        name: &str,
+        slots: usize,
+        script: Script,
+    ) -> (Node, Fake) {
+        let (node, service) = self.service(name).await;
+        let manager = self.resource_manager(&service).await;
         let fake = Fake::start(&service, manager, (name, "taskexecutor"), slots, script).await;
         (node, fake)
     }
@@ -87,13 +100,11 @@ async fn a_registration_must_come_from_the_node_that_it_names() {
     let address = network.cluster.manager.resource_manager_address();
     let (_thief, service) = network.service("tm-2").await;
     let manager: ResourceManagerClient = service.connect(address, None).await.unwrap();
-    let report = network.cluster.manager.resource_manager().overview().await;
     let registration = TaskExecutorRegistration {
         id: id("tm-1"),
         session: SessionId::random(),
         address: fake.handle.address().clone(),
         data_address: "thief:1".to_owned(),
-        report: report.unwrap()[0].report.clone(),
     };
     let answer = manager.register_task_executor(registration.clone()).await;
     let Ok(RegistrationResponse::Rejected { reason }) = answer else {

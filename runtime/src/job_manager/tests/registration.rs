@@ -1,6 +1,7 @@
 //! Registrations, offers and updates that come twice, late, or from the wrong one.
 
 use super::*;
+use crate::rpc::RpcAddress;
 
 async fn running_job(cluster: &Cluster, fake: &Fake) -> (JobId, JobMasterClient) {
     let job = cluster.submit(graph(1)).await;
@@ -66,14 +67,6 @@ async fn a_task_executor_that_cannot_be_reached_is_refused() {
         session: SessionId::random(),
         address: fake.handle.address().clone(),
         data_address: "tm-1:1".to_owned(),
-        report: TaskManagerReport {
-            slots: SlotReport { slots: Vec::new() },
-            identity: None,
-            tls: "off".to_owned(),
-            certificate_expires: None,
-            certificate_fingerprint: None,
-            connections: Vec::new(),
-        },
     };
     let manager = cluster.manager.resource_manager();
     let answer = manager.register_task_executor(registration).await.unwrap();
@@ -82,6 +75,52 @@ async fn a_task_executor_that_cannot_be_reached_is_refused() {
     };
     assert!(reason.contains("cannot connect back"), "{reason}");
     assert!(manager.overview().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_slot_is_given_before_its_task_manager_has_reported() {
+    let cluster = Cluster::start();
+    let fake = cluster
+        .task_manager("tm-1", 1, always(Behaviour::Run))
+        .await;
+    let instance = accepted(fake.register().await);
+    let manager = cluster.manager.resource_manager();
+    manager
+        .disconnect_task_executor(instance, "comes again".to_owned())
+        .unwrap();
+    let instance = accepted(fake.register().await);
+    let job = cluster.submit(graph(1)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(fake.shared.job_master.lock().unwrap().is_none());
+    assert_eq!(cluster.registered().await, 0, "not shown without slots");
+    let error = manager.report_slots(InstanceId::random(), fake.report().await);
+    assert_eq!(
+        error.await.unwrap_err().kind(),
+        "resource_manager.not_registered"
+    );
+    assert_eq!(fake.come().await, instance, "the same session");
+    cluster.running(job).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_master_refuses_a_task_manager_that_it_cannot_reach() {
+    let cluster = Cluster::start();
+    let fake = cluster
+        .task_manager("tm-1", 1, always(Behaviour::Run))
+        .await;
+    let (job, master) = running_job(&cluster, &fake).await;
+    let nobody = TaskManagerRegistration {
+        id: id("tm-2"),
+        address: RpcAddress::local("nobody").unwrap(),
+        ..registration(&fake, job, SessionId::random())
+    };
+    let answer = master.register_task_manager(nobody).await.unwrap();
+    let RegistrationResponse::Refused { reason } = answer else {
+        panic!("{answer:?}");
+    };
+    assert!(reason.contains("cannot connect back"), "{reason}");
+    let status = cluster.status(job).await;
+    assert_eq!((status.state, status.restarts), (JobState::Running, 0));
 }
 
 #[tokio::test(start_paused = true)]

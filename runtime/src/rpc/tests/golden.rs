@@ -95,6 +95,7 @@ async fn calls() -> Vec<String> {
     }
     record! { ResourceManagerClient:
         ask register_task_executor(task_executor()),
+        ask report_slots(INSTANCE, report()),
         tell disconnect_task_executor(INSTANCE, "bye".to_owned()),
         tell notify_slot_available(INSTANCE, 3, ALLOCATION),
         ask request_slots(slots_request()),

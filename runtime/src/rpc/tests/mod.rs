@@ -8,7 +8,7 @@ mod hostile_callee;
 mod lifecycle;
 mod local;
 mod measured;
-mod networks;
+pub(crate) mod networks;
 mod remote;
 mod rotation;
 mod scheduled;

@@ -9,19 +9,19 @@ use super::*;
 use crate::NodeSecurity;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Backend {
+pub(crate) enum Backend {
     Tcp,
     TcpTls,
     Quic,
 }
 
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     backend: Backend,
     authority: CertificateAuthority,
 }
 
 impl Cluster {
-    pub(super) fn new(backend: Backend) -> Self {
+    pub(crate) fn new(backend: Backend) -> Self {
         Self {
             backend,
             authority: CertificateAuthority::generate("test", 1).unwrap(),
@@ -32,7 +32,7 @@ impl Cluster {
         self.node_with(name, role, TransportConfig::default()).await
     }
 
-    pub(super) async fn node_with(&self, name: &str, role: Role, config: TransportConfig) -> Node {
+    pub(crate) async fn node_with(&self, name: &str, role: Role, config: TransportConfig) -> Node {
         let identity = Identity::new("test", role, name).unwrap();
         let certificate = self.authority.issue(&IssueRequest::new(identity)).unwrap();
         let security = Arc::new(NodeSecurity::new(certificate.credentials().unwrap()));
@@ -53,7 +53,7 @@ impl Cluster {
 }
 
 /// No wait of these tests may last longer.
-pub(super) async fn soon<F: Future>(future: F) -> F::Output {
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(30), future)
         .await
         .expect("within 30 s")

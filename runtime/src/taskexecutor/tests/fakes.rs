@@ -18,6 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Seen {
     TaskExecutor(TaskExecutorRegistration),
+    Slots(TaskManagerReport),
     TaskExecutorLeft(String),
     SlotAvailable(u32, AllocationId),
     TaskManager(TaskManagerRegistration),
@@ -49,6 +50,9 @@ pub(crate) enum Offers {
 pub(crate) struct FakeResourceManager {
     pub(super) token: FencingToken,
     script: VecDeque<Told>,
+    /// So many of the next slot reports are refused.
+    pub(super) bad_reports: u32,
+    instance: Option<InstanceId>,
     seen: mpsc::Sender<Seen>,
 }
 
@@ -58,6 +62,8 @@ impl FakeResourceManager {
         let state = Self {
             token: FencingToken::random(),
             script: script.into(),
+            bad_reports: 0,
+            instance: None,
             seen,
         };
         (state, receiver)
@@ -75,14 +81,33 @@ impl ResourceManagerGateway for FakeResourceManager {
         note(&self.seen, Seen::TaskExecutor(registration));
         let reason = "as the test wants".to_owned();
         Answer::ok(match self.script.pop_front().unwrap_or(Told::Accept) {
-            Told::Accept => RegistrationResponse::Accepted(ResourceManagerAccepted {
-                instance: InstanceId::random(),
-                token: self.token,
-                resource_manager: id("jm"),
-            }),
+            Told::Accept => {
+                let instance = InstanceId::random();
+                self.instance = Some(instance);
+                RegistrationResponse::Accepted(ResourceManagerAccepted {
+                    instance,
+                    token: self.token,
+                    resource_manager: id("jm"),
+                })
+            }
             Told::Refuse => RegistrationResponse::Refused { reason },
             Told::Reject => RegistrationResponse::Rejected { reason },
         })
+    }
+
+    fn report_slots(
+        &mut self,
+        _cx: &mut Context<Self>,
+        instance: InstanceId,
+        report: TaskManagerReport,
+    ) -> Answer<()> {
+        assert_eq!(Some(instance), self.instance, "of the latest registration");
+        note(&self.seen, Seen::Slots(report));
+        if self.bad_reports > 0 {
+            self.bad_reports -= 1;
+            return Answer::err(HandlerError::new("report.invalid", "as the test wants"));
+        }
+        Answer::ok(())
     }
 
     fn disconnect_task_executor(

@@ -160,7 +160,6 @@ pub(super) fn task_executor() -> TaskExecutorRegistration {
         session: SESSION,
         address: address("taskexecutor_0"),
         data_address: "10.0.0.2:6122".to_owned(),
-        report: report(),
     }
 }
 
