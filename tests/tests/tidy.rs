@@ -218,7 +218,7 @@ const BANNED_IN_PURE: [&str; 7] = [
     "thalweg_transport::now",
 ];
 /// Folders and files of pure state machines.
-const PURE: [&str; 15] = [
+const PURE: [&str; 17] = [
     "transport/src/proto/",
     "runtime/src/job/",
     "runtime/src/slots/",
@@ -231,7 +231,9 @@ const PURE: [&str; 15] = [
     "runtime/src/job_master/restart.rs",
     "runtime/src/job_master/results.rs",
     "runtime/src/job_master/slot_pool.rs",
+    "runtime/src/resource_manager/report.rs",
     "runtime/src/resource_manager/slot_manager/",
+    "runtime/src/rpc/rate.rs",
     "runtime/src/task/pace.rs",
     "runtime/src/taskexecutor/hold.rs",
 ];
