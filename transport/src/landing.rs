@@ -14,8 +14,8 @@ use crate::{error::StreamError, transport::RecvStream};
 pub trait Landing: Send {
     /// Takes all of `bytes`, the next ones of the stream.
     ///
-    /// Like [`hand_on`](Self::hand_on) it runs in a task of the network, which it holds up: it must not block, and must
-    /// not call the transport.
+    /// Like [`hand_on`](Self::hand_on) it runs in a task of the network, which it holds up: it must not block. Of the
+    /// transport it may call [`try_write`](crate::SendStream::try_write) alone.
     fn land(&mut self, bytes: &[u8]);
 
     /// Passes on what is whole: for now there is no more. `false` means that no more is wanted: `land` returns

@@ -3,7 +3,12 @@
 //! They cost a boxed future per operation: one for a batch of frames that is written, and one for all that lands
 //! ([`RecvStream::land`]).
 
-use std::{fmt, future::Future, pin::Pin};
+use std::{
+    fmt,
+    future::Future,
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+};
 
 use bytes::Bytes;
 
@@ -12,6 +17,19 @@ use crate::{
     landing::{Landed, SharedLanding},
     transport::{RecvStream, SendStream},
 };
+
+/// [`SendStream::try_write`] for streams whose [`write`](SendStream::write) leaves in the chunks exactly what was not taken,
+/// also when it is dropped.
+pub(crate) fn write_now<S: SendStream>(
+    stream: &mut S,
+    chunks: &mut [Bytes],
+) -> Result<bool, StreamError> {
+    let mut nobody = Context::from_waker(Waker::noop());
+    match pin!(stream.write(chunks)).poll(&mut nobody) {
+        Poll::Ready(written) => written.map(|()| true),
+        Poll::Pending => Ok(false),
+    }
+}
 
 /// A future behind a pointer.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -35,6 +53,10 @@ impl fmt::Debug for BoxSendStream {
 impl SendStream for BoxSendStream {
     async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), StreamError> {
         self.0.write(chunks).await
+    }
+
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        self.0.try_write(chunks)
     }
 
     fn finish(&mut self) -> Result<(), StreamError> {
@@ -90,6 +112,7 @@ impl RecvStream for BoxRecvStream {
 
 trait DynSend: Send {
     fn write<'a>(&'a mut self, chunks: &'a mut [Bytes]) -> BoxFuture<'a, Result<(), StreamError>>;
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError>;
     fn finish(&mut self) -> Result<(), StreamError>;
     fn reset(&mut self, code: ErrorCode);
     fn set_priority(&mut self, priority: i32);
@@ -99,6 +122,10 @@ trait DynSend: Send {
 impl<S: SendStream> DynSend for S {
     fn write<'a>(&'a mut self, chunks: &'a mut [Bytes]) -> BoxFuture<'a, Result<(), StreamError>> {
         Box::pin(SendStream::write(self, chunks))
+    }
+
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        SendStream::try_write(self, chunks)
     }
 
     fn finish(&mut self) -> Result<(), StreamError> {

@@ -231,6 +231,19 @@ pub trait SendStream: Send + 'static {
         chunks: &mut [Bytes],
     ) -> impl Future<Output = Result<(), StreamError>> + Send;
 
+    /// Writes what there is room for now: whether that was everything. What was not taken stays in `chunks`, for another
+    /// try or for [`write`](Self::write). Wakes nobody when there is room.
+    ///
+    /// A backend that queues what is written (TCP) takes it in whatever task has it, so that no task of the stream's own has
+    /// to be woken for a small message. The provided method takes nothing.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        let _ = chunks;
+        Ok(false)
+    }
+
     /// Says that no more data comes; what was written is still delivered.
     ///
     /// # Errors

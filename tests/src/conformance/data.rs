@@ -1,7 +1,7 @@
 //! Bytes of one stream: order, chunks, the end (contract 2, 4 and 7).
 
 use bytes::{Bytes, BytesMut};
-use thalweg_transport::{Connection, RecvStream, SendStream};
+use thalweg_transport::{Connection, RecvStream, SendStream, StreamError};
 
 use super::{
     backend::{Backend, Pair},
@@ -45,6 +45,35 @@ pub async fn a_big_transfer_arrives_intact<B: Backend>(backend: &B) {
             tokio::task::yield_now().await;
         }
         send.finish().expect("a finish");
+    };
+    let (found, ()) = tokio::join!(read_to_end::<B>(&mut recv), writes);
+    assert_same(&found, &data);
+}
+
+/// What is tried without waiting, and what is written after it, comes out in order; nothing twice.
+pub async fn tries_and_writes_keep_their_order<B: Backend>(backend: &B) {
+    let pair = Pair::new(backend).await;
+    let ((mut send, _recv), (_send, mut recv)) = pair.stream().await;
+    let data = pattern(3_000_000);
+    let writes = async {
+        let mut rest = data.clone();
+        let mut size = 1;
+        while !rest.is_empty() {
+            let mut chunks = [size, 1, 3 * size].map(|size| rest.split_to(size.min(rest.len())));
+            // Nobody reads while it is tried, so that windows and queues are met full, too.
+            if !send.try_write(&mut chunks).expect("a try") {
+                within("write", send.write(&mut chunks))
+                    .await
+                    .expect("a write");
+            }
+            assert!(chunks.iter().all(Bytes::is_empty));
+            size = (size * 3 + 1) % 40_099 + 1;
+        }
+        send.finish().expect("a finish");
+        assert!(matches!(
+            send.try_write(&mut [Bytes::from_static(b"late")]),
+            Ok(false) | Err(StreamError::Closed)
+        ));
     };
     let (found, ()) = tokio::join!(read_to_end::<B>(&mut recv), writes);
     assert_same(&found, &data);

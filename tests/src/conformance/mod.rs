@@ -91,6 +91,7 @@ macro_rules! checks {
 
 checks! { ($)
     data::bytes_keep_their_order,
+    data::tries_and_writes_keep_their_order,
     data::a_big_transfer_arrives_intact,
     data::chunks_have_one_to_max_bytes,
     data::written_chunks_are_left_empty,

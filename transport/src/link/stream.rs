@@ -95,6 +95,13 @@ impl<S: SendStream> SendStream for HeaderSend<S> {
         self.stream()?.write(&mut all).await
     }
 
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        if self.header.is_some() {
+            return Ok(false);
+        }
+        self.stream()?.try_write(chunks)
+    }
+
     fn finish(&mut self) -> Result<(), StreamError> {
         self.stream()?.finish()?;
         self.finished = true;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::connection::LinkEnd;
 use crate::{
     error::{ErrorCode, StreamError},
+    stream::write_now,
     transport::{RecvStream, SendStream},
 };
 
@@ -34,6 +35,10 @@ impl SendStream for MemSendStream {
     async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), StreamError> {
         let LinkEnd { link, side, .. } = &*self.end;
         poll_fn(|cx| link.poll_write(*side, self.id, chunks, cx)).await
+    }
+
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        write_now(self, chunks)
     }
 
     fn finish(&mut self) -> Result<(), StreamError> {

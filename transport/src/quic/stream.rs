@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     error::{ErrorCode, StreamError},
+    stream::write_now,
     transport::{RecvStream, SendStream},
 };
 
@@ -87,6 +88,10 @@ impl SendStream for QuicSendStream {
             rest = &mut rest[written.chunks..];
         }
         Ok(())
+    }
+
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        write_now(self, chunks)
     }
 
     fn finish(&mut self) -> Result<(), StreamError> {

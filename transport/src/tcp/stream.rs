@@ -14,6 +14,7 @@ use crate::{
     error::{ErrorCode, StreamError},
     landing::{Landed, SharedLanding, YIELD_BYTES, land_one},
     proto::mux::{Key, Read},
+    stream::write_now,
     transport::{RecvStream, SendStream},
 };
 
@@ -56,6 +57,10 @@ impl SendStream for TcpSendStream {
             })
         })
         .await
+    }
+
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        write_now(self, chunks)
     }
 
     fn finish(&mut self) -> Result<(), StreamError> {
