@@ -10,7 +10,7 @@ use super::{
     budget::{PeerBudget, Permit},
     error::RpcError,
     handshake::read_error,
-    outbox::{NotQueued, Outbox},
+    outbox::{Company, NotQueued, Outbox},
     pending::PendingCalls,
     sync::lock,
     wire::{Frame, Head},
@@ -61,9 +61,11 @@ impl Lane {
         }
     }
 
-    /// Numbers a call. It is pending from now on.
-    pub(super) fn issue(&self, waiter: Waiter) -> u64 {
-        lock(&self.calls).pending.issue(waiter)
+    /// Numbers a call, which is pending from now on, and says whether others are, too.
+    pub(super) fn issue(&self, waiter: Waiter) -> (u64, Company) {
+        let mut calls = lock(&self.calls);
+        let call = calls.pending.issue(waiter);
+        (call, Company::of(calls.pending.is_alone()))
     }
 
     /// A call is settled or given up; the waiter, if it was not before.

@@ -18,7 +18,7 @@ use super::{
     handshake::{Opened, shake_hands},
     lane::{Lane, Waiter},
     link_task::{EndOnDrop, run},
-    outbox::NotQueued,
+    outbox::{Company, NotQueued},
     service::RpcService,
     sync::lock,
     wire::{CallContext, Head},
@@ -116,14 +116,14 @@ impl Link {
             u32::try_from(deadline.as_millis().max(1)).unwrap_or(u32::MAX)
         });
         let guard = shared.send(method, body, |lane| {
-            let call = lane.issue(waiter);
+            let (call, company) = lane.issue(waiter);
             let head = Head::Request {
                 call,
                 method: method.id,
                 context,
                 deadline_ms,
             };
-            (head, CancelOnDrop { lane, call })
+            (head, company, CancelOnDrop { lane, call })
         })?;
         let answer = receiver.await;
         drop(guard);
@@ -141,7 +141,8 @@ impl Link {
             method: method.id,
             context,
         };
-        self.shared.send(method, body, |_| (head, ()))
+        self.shared
+            .send(method, body, |_| (head, Company::Many, ()))
     }
 }
 
@@ -158,7 +159,7 @@ impl Shared {
         &self,
         method: &'static Method,
         body: Vec<u8>,
-        begin: impl FnOnce(Arc<Lane>) -> (Head, T),
+        begin: impl FnOnce(Arc<Lane>) -> (Head, Company, T),
     ) -> Result<T, RpcError> {
         // What a failure leaves is dropped after the lock.
         let (begun, queued) = {
@@ -174,8 +175,8 @@ impl Shared {
                     limit: u64::from(lane.max_frame),
                 });
             }
-            let (head, begun) = begin(Arc::clone(&lane));
-            (begun, lane.outbox.push(head, body))
+            let (head, company, begun) = begin(Arc::clone(&lane));
+            (begun, lane.outbox.push_in(company, head, body))
         };
         match queued {
             Ok(()) => Ok(begun),

@@ -1,17 +1,24 @@
 //! The task of one stream of a gateway, at the caller.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use thalweg_transport::{
-    ErrorCode, Lease, PeerStream, RecvStream, SendStream, StreamError, TransportError,
+    ErrorCode, Landing, Lease, PeerStream, RecvStream, SendStream, SharedLanding, StreamError,
+    TransportError,
 };
 use tokio::time::{sleep, timeout};
 
 use super::{
     error::RpcError,
-    handshake::{FLUSH, Opened, READ_BYTES},
+    handshake::{FLUSH, Opened},
     lane::{Lane, Settled},
     link::Shared,
+    sync::lock,
+    wire::Decoder,
 };
 
 /// Fails the calls also when the task is dropped with its runtime, even before it began.
@@ -49,6 +56,36 @@ impl Drop for EndOnDrop {
     }
 }
 
+/// Takes what the callee says, as it comes.
+struct Answers {
+    shared: Arc<Shared>,
+    lane: Arc<Lane>,
+    decoder: Decoder,
+    /// What the callee did that it may not.
+    broken: Option<String>,
+}
+
+impl Landing for Answers {
+    fn land(&mut self, bytes: &[u8]) {
+        self.decoder.push(bytes);
+        while self.broken.is_none() {
+            match self.decoder.next_frame() {
+                Ok(Some(frame)) => match self.lane.on_frame(frame) {
+                    Ok(Settled::InTime) => {}
+                    Ok(Settled::Late) => self.shared.service.counters().late_answers.add(),
+                    Err(reason) => self.broken = Some(reason),
+                },
+                Ok(None) => return,
+                Err(error) => self.broken = Some(error.to_string()),
+            }
+        }
+    }
+
+    fn hand_on(&mut self) -> bool {
+        self.broken.is_none()
+    }
+}
+
 /// Reads and writes the stream to its end, or for a moment longer than the gateway lives, then fails every call that
 /// still waits. Moves the gateway to another connection when its own is drained. Writes nothing before the callee has
 /// handed on what was sent on the lane that this one comes after.
@@ -57,36 +94,38 @@ pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<
     let Opened {
         lease,
         stream,
-        mut decoder,
+        decoder,
         ..
     } = opened;
     let PeerStream {
         peer,
-        mut send,
+        send,
         mut recv,
         ..
     } = stream;
+    let mut send = Some(send);
     let failed = |error: &StreamError| {
         RpcError::connection(&shared.address, &TransportError::from_stream(&peer, error))
     };
     let mut code = ErrorCode::NO_ERROR;
     let error = {
+        let answers = Arc::new(Mutex::new(Answers {
+            shared: Arc::clone(&shared),
+            lane: Arc::clone(&lane),
+            decoder,
+            broken: None,
+        }));
         let read = async {
-            loop {
-                match decoder.next_frame() {
-                    Ok(Some(frame)) => match lane.on_frame(frame) {
-                        Ok(Settled::InTime) => {}
-                        Ok(Settled::Late) => shared.service.counters().late_answers.add(),
-                        Err(reason) => return broken(&shared, reason),
-                    },
-                    Ok(None) => match recv.read(READ_BYTES).await {
-                        Ok(Some(bytes)) => decoder.push(&bytes),
-                        Ok(None) => return ended_by_peer(&shared),
-                        Err(error) => return failed(&error),
-                    },
-                    Err(error) => return broken(&shared, error.to_string()),
-                }
-                tokio::task::coop::consume_budget().await;
+            // What came with the handshake.
+            lock(&answers).land(&[]);
+            let landing: SharedLanding = answers.clone();
+            let landed = recv.land(&landing).await;
+            if let Some(reason) = lock(&answers).broken.take() {
+                return broken(&shared, reason);
+            }
+            match landed {
+                Ok(_) => ended_by_peer(&shared),
+                Err(error) => failed(&error),
             }
         };
         let write = async {
@@ -130,7 +169,10 @@ pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<
         code = ErrorCode::STREAM_PROTOCOL;
     }
     guard.end(&error);
-    send.reset(code);
+    let mut send = lane.outbox.reclaim(send);
+    if let Some(send) = &mut send {
+        send.reset(code);
+    }
     recv.stop(code);
     // Before the lease: what is left of the stream must not keep the connection.
     drop((send, recv));

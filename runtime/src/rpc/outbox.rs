@@ -12,6 +12,9 @@ use tokio::sync::Notify;
 use super::{budget::PeerBudget, sync::lock, wire::Head};
 
 /// A bounded queue of frames with one writer. Small frames are joined, so that many calls need one write.
+///
+/// While nothing waits, the writer leaves its stream here: a frame that is alone then goes out in the task that has it,
+/// without waking the writer for it.
 #[derive(Debug)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
@@ -27,6 +30,22 @@ struct Queue {
     tail: BytesMut,
     bytes: usize,
     closed: bool,
+    /// The stream of a writer that has nothing to do.
+    idle: Option<BoxSendStream>,
+}
+
+/// Whether more frames are likely to come with this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Company {
+    /// No other call is under way: there is nothing to join it with.
+    Alone,
+    Many,
+}
+
+impl Company {
+    pub(super) fn of(is_alone: bool) -> Self {
+        if is_alone { Self::Alone } else { Self::Many }
+    }
 }
 
 /// Why a frame was not taken.
@@ -50,6 +69,16 @@ impl Outbox {
     /// Queues a frame; never waits. One frame is taken at any size while nothing waits for this peer; errors, cancels
     /// and the two frames of a drain have some room left when nothing else has.
     pub(super) fn push(&self, head: Head, body: Vec<u8>) -> Result<(), NotQueued> {
+        self.push_in(Company::Many, head, body)
+    }
+
+    /// The same; a frame that is alone is written now if it can be.
+    pub(super) fn push_in(
+        &self,
+        company: Company,
+        head: Head,
+        body: Vec<u8>,
+    ) -> Result<(), NotQueued> {
         let length = u32::try_from(body.len()).map_err(|_| NotQueued::Full)?;
         {
             let mut queue = lock(&self.queue);
@@ -80,6 +109,14 @@ impl Outbox {
             if body.len() > JOIN_BYTES {
                 queue.chunks.push_back(body.into());
             }
+            if company == Company::Alone && queue.bytes == bytes {
+                let left = queue.write_now();
+                self.budget.unqueue(bytes - left);
+                queue.bytes = left;
+                if left == 0 {
+                    return Ok(());
+                }
+            }
         }
         self.ready.notify_one();
         Ok(())
@@ -93,19 +130,40 @@ impl Outbox {
 
     /// Writes frames until the outbox is closed, then finishes the stream. Not cancel-safe: after a drop the stream may
     /// only be reset.
-    pub(super) async fn write_to(&self, stream: &mut BoxSendStream) -> Result<(), StreamError> {
-        while let Some(mut batch) = self.batch().await {
+    ///
+    /// `stream` is empty while nothing waits; [`reclaim`](Self::reclaim) gives it back to one who drops the future.
+    pub(super) async fn write_to(
+        &self,
+        stream: &mut Option<BoxSendStream>,
+    ) -> Result<(), StreamError> {
+        while let Some(mut batch) = self.batch(stream).await {
+            let Some(stream) = stream else {
+                return Err(StreamError::Closed);
+            };
             stream.write(&mut batch).await?;
             // The bulk streams of the same thread must get their turn.
             tokio::task::coop::consume_budget().await;
         }
-        stream.finish()
+        match stream {
+            Some(stream) => stream.finish(),
+            None => Err(StreamError::Closed),
+        }
     }
 
-    async fn batch(&self) -> Option<Vec<Bytes>> {
+    /// Takes the stream back from a writer that does not go on.
+    pub(super) fn reclaim(&self, stream: Option<BoxSendStream>) -> Option<BoxSendStream> {
+        let mut queue = lock(&self.queue);
+        queue.closed = true;
+        stream.or_else(|| queue.idle.take())
+    }
+
+    async fn batch(&self, stream: &mut Option<BoxSendStream>) -> Option<Vec<Bytes>> {
         loop {
             {
                 let mut queue = lock(&self.queue);
+                if stream.is_none() {
+                    *stream = queue.idle.take();
+                }
                 let mut batch = Vec::new();
                 let mut bytes = 0;
                 while bytes < BATCH_BYTES {
@@ -127,9 +185,25 @@ impl Outbox {
                 if queue.closed {
                     return None;
                 }
+                queue.idle = stream.take();
             }
             self.ready.notified().await;
         }
+    }
+}
+
+impl Queue {
+    /// Tries to write all that waits. The bytes that are left wait for the writer, which meets an error again.
+    fn write_now(&mut self) -> usize {
+        if let Some(stream) = &mut self.idle {
+            if !self.tail.is_empty() {
+                let tail = self.tail.split().freeze();
+                self.chunks.push_back(tail);
+            }
+            let _ = stream.try_write(self.chunks.make_contiguous());
+            self.chunks.retain(|chunk| !chunk.is_empty());
+        }
+        self.chunks.iter().map(Bytes::len).sum::<usize>() + self.tail.len()
     }
 }
 
@@ -176,10 +250,10 @@ mod tests {
         outbox.push(Head::Answer { call: 3 }, large).unwrap();
         outbox.push(cancel(4), Vec::new()).unwrap();
         outbox.close();
-        let batch = outbox.batch().await.unwrap();
+        let batch = outbox.batch(&mut None).await.unwrap();
         let sizes: Vec<_> = batch.iter().map(Bytes::len).collect();
         assert_eq!(sizes, [12 + 12 + 16, JOIN_BYTES + 1, 12]);
-        assert!(outbox.batch().await.is_none());
+        assert!(outbox.batch(&mut None).await.is_none());
         assert_eq!(outbox.push(cancel(5), Vec::new()), Err(NotQueued::Closed));
     }
 
@@ -199,7 +273,7 @@ mod tests {
         assert_eq!(errors, (SLACK_BYTES + 1000 - 5016) / 1000);
         drop(outbox);
         other.push(answer(1), Vec::new()).unwrap();
-        assert_eq!(other.batch().await.unwrap().len(), 1);
+        assert_eq!(other.batch(&mut None).await.unwrap().len(), 1);
         other.push(answer(2), vec![0; 2000]).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 pub(super) struct PendingCalls<W> {
     next: u64,
     waiters: HashMap<u64, W>,
+    crowd: Crowd,
 }
 
 impl<W> PendingCalls<W> {
@@ -15,6 +16,7 @@ impl<W> PendingCalls<W> {
         Self {
             next: 0,
             waiters: HashMap::new(),
+            crowd: Crowd::default(),
         }
     }
 
@@ -23,7 +25,13 @@ impl<W> PendingCalls<W> {
         let call = self.next;
         self.next += 1;
         self.waiters.insert(call, waiter);
+        self.crowd.joined(self.waiters.len());
         call
+    }
+
+    /// Whether the call that was issued last comes alone.
+    pub(super) fn is_alone(&self) -> bool {
+        self.crowd.is_alone()
     }
 
     /// The answer of a call has come, or its caller has given up: who waits, or `None` if that was settled before.
@@ -39,6 +47,30 @@ impl<W> PendingCalls<W> {
     /// The stream has ended: everyone who still waits.
     pub(super) fn drain(&mut self) -> Vec<W> {
         std::mem::take(&mut self.waiters).into_values().collect()
+    }
+}
+
+/// Tells calls that come one by one from those that come in crowds: what is sent of a crowd is joined.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// Most calls at the same time since there was none, and before that.
+    now: usize,
+    before: usize,
+}
+
+impl Crowd {
+    /// One more call; so many there are with it.
+    pub(super) fn joined(&mut self, calls: usize) {
+        if calls == 1 {
+            self.before = std::mem::replace(&mut self.now, 1);
+        } else {
+            self.now = self.now.max(calls);
+        }
+    }
+
+    /// Whether no other call was there at the same time, nor at that of the call before.
+    pub(super) fn is_alone(&self) -> bool {
+        self.now.max(self.before) <= 1
     }
 }
 
@@ -111,6 +143,26 @@ mod tests {
         assert_eq!(calls.complete(first), Some('a'));
         assert_eq!(calls.complete(first), None);
         assert_eq!(calls.complete(first + 1), None);
+    }
+
+    #[test]
+    fn the_first_of_a_crowd_is_not_taken_for_a_lone_call() {
+        let mut calls = PendingCalls::new();
+        for _ in 0..3 {
+            let call = calls.issue(());
+            assert!(calls.is_alone());
+            calls.complete(call);
+        }
+        let first = calls.issue(());
+        let second = calls.issue(());
+        assert!(!calls.is_alone());
+        calls.complete(first);
+        calls.complete(second);
+        let next = calls.issue(());
+        assert!(!calls.is_alone());
+        calls.complete(next);
+        calls.issue(());
+        assert!(calls.is_alone());
     }
 
     #[test]

@@ -7,18 +7,20 @@ use std::{
 };
 
 use thalweg_transport::{
-    BoxFuture, ErrorCode, Peer, PeerStream, RecvStream, SendStream, StreamHandler, now,
+    BoxFuture, BoxRecvStream, BoxSendStream, ErrorCode, Landing, Peer, PeerStream, RecvStream,
+    SendStream, SharedLanding, StreamHandler, now,
 };
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    budget::{PeerBudget, Permit},
+    budget::{Partial, PeerBudget, Permit},
     error::RpcError,
     gateway::Method,
     handshake::{FLUSH, PRIORITY, READ_BYTES, Rejection, Welcome, encode_error, welcome},
     method_metrics::{MethodMetrics, Side},
-    outbox::{NotQueued, Outbox},
+    outbox::{Company, NotQueued, Outbox},
+    pending::Crowd,
     responder::{BoxReply, ReplyPort},
     served::{RemoteCall, ServedGateway},
     service::{RpcService, WeakService},
@@ -48,12 +50,19 @@ struct Session {
     metrics: MethodMetrics,
     methods: &'static [Method],
     outbox: Outbox,
-    calls: Mutex<HashMap<u64, CancellationToken>>,
+    calls: Mutex<Calls>,
     budget: Arc<PeerBudget>,
     /// The smaller of both sides' limits.
     max_frame: u32,
     /// The peer does not read its answers.
     overflow: CancellationToken,
+}
+
+/// Calls that are served, by their numbers.
+#[derive(Debug, Default)]
+struct Calls {
+    cancelled: HashMap<u64, CancellationToken>,
+    crowd: Crowd,
 }
 
 async fn refuse_stream(mut stream: PeerStream) {
@@ -96,7 +105,7 @@ async fn serve(service: RpcService, stream: PeerStream) {
                 let outbox = Outbox::new(&service.incoming_budget(peer.id.as_str()));
                 let _ = outbox.push(Head::Refuse, encode_error(error));
                 outbox.close();
-                let _ = timeout(FLUSH, outbox.write_to(&mut send)).await;
+                let _ = timeout(FLUSH, outbox.write_to(&mut Some(send))).await;
                 return;
             }
             Ok(welcome) => {
@@ -107,7 +116,7 @@ async fn serve(service: RpcService, stream: PeerStream) {
                     max_frame: own_max,
                 };
                 let _ = session.outbox.push(head, welcome.name.into_bytes());
-                run(&session, &welcome.gateway, decoder, &mut send, &mut recv).await
+                return run(&session, welcome.gateway, decoder, send, recv).await;
             }
         },
     };
@@ -119,35 +128,48 @@ async fn serve(service: RpcService, stream: PeerStream) {
 
 async fn run(
     session: &Arc<Session>,
-    gateway: &ServedGateway,
-    mut decoder: Decoder,
-    send: &mut thalweg_transport::BoxSendStream,
-    recv: &mut thalweg_transport::BoxRecvStream,
+    gateway: ServedGateway,
+    decoder: Decoder,
+    send: BoxSendStream,
+    mut recv: BoxRecvStream,
+) {
+    let mut send = Some(send);
+    let code = transfer(session, gateway, decoder, &mut send, &mut recv).await;
+    let send = session.outbox.reclaim(send);
+    if code != ErrorCode::NO_ERROR {
+        if let Some(mut send) = send {
+            send.reset(code);
+        }
+        recv.stop(code);
+    }
+}
+
+/// Takes requests and sends answers until the stream is of no further use; the code to end it with.
+async fn transfer(
+    session: &Arc<Session>,
+    gateway: ServedGateway,
+    decoder: Decoder,
+    send: &mut Option<BoxSendStream>,
+    recv: &mut BoxRecvStream,
 ) -> ErrorCode {
-    let mut partial = session.budget.partial();
+    let requests = Arc::new(Mutex::new(Requests {
+        partial: session.budget.partial(),
+        session: Arc::clone(session),
+        gateway,
+        decoder,
+        ended: None,
+    }));
     let read = async {
-        loop {
-            match decoder.next_frame() {
-                Ok(Some(frame)) => {
-                    if let Err(reason) = session.on_frame(gateway, frame) {
-                        return session.broken(&reason);
-                    }
-                }
-                Ok(None) => match recv.read(READ_BYTES).await {
-                    Ok(Some(bytes)) => {
-                        decoder.push(&bytes);
-                        if !partial.hold(decoder.len()) {
-                            tracing::warn!(peer = %session.peer, "peer begins more frames than it may");
-                            return ErrorCode::LIMIT_EXCEEDED;
-                        }
-                    }
-                    Ok(None) if decoder.is_empty() => return ErrorCode::NO_ERROR,
-                    Ok(None) => return session.broken("the stream ends within a frame"),
-                    Err(_) => return ErrorCode::CANCELLED,
-                },
-                Err(error) => return session.broken(&error.to_string()),
-            }
-            tokio::task::coop::consume_budget().await;
+        // What came with the hello.
+        lock(&requests).land(&[]);
+        let landing: SharedLanding = requests.clone();
+        let landed = recv.land(&landing).await;
+        let requests = lock(&requests);
+        match (requests.ended, landed) {
+            (Some(code), _) => code,
+            (None, Ok(_)) if requests.decoder.is_empty() => ErrorCode::NO_ERROR,
+            (None, Ok(_)) => session.broken("the stream ends within a frame"),
+            (None, Err(_)) => ErrorCode::CANCELLED,
         }
     };
     let write = async {
@@ -175,6 +197,41 @@ async fn run(
     code
 }
 
+/// Takes what the caller says, as it comes.
+struct Requests {
+    session: Arc<Session>,
+    gateway: ServedGateway,
+    decoder: Decoder,
+    partial: Partial,
+    /// The caller did what it may not.
+    ended: Option<ErrorCode>,
+}
+
+impl Landing for Requests {
+    fn land(&mut self, bytes: &[u8]) {
+        self.decoder.push(bytes);
+        while self.ended.is_none() {
+            match self.decoder.next_frame() {
+                Ok(Some(frame)) => {
+                    if let Err(reason) = self.session.on_frame(&self.gateway, frame) {
+                        self.ended = Some(self.session.broken(&reason));
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => self.ended = Some(self.session.broken(&error.to_string())),
+            }
+        }
+        if self.ended.is_none() && !self.partial.hold(self.decoder.len()) {
+            tracing::warn!(peer = %self.session.peer, "peer begins more frames than it may");
+            self.ended = Some(ErrorCode::LIMIT_EXCEEDED);
+        }
+    }
+
+    fn hand_on(&mut self) -> bool {
+        self.ended.is_none()
+    }
+}
+
 impl Session {
     fn new(service: RpcService, peer: Peer, welcome: &Welcome) -> Arc<Self> {
         let config = service.config();
@@ -186,7 +243,7 @@ impl Session {
             address: welcome.address.clone(),
             metrics: MethodMetrics::new(Side::Server, welcome.gateway.methods),
             methods: welcome.gateway.methods,
-            calls: Mutex::new(HashMap::new()),
+            calls: Mutex::default(),
             overflow: CancellationToken::new(),
             peer: Arc::new(peer),
             service,
@@ -202,8 +259,13 @@ impl Session {
                 deadline_ms,
             } => {
                 let cancelled = CancellationToken::new();
-                if lock(&self.calls).insert(call, cancelled.clone()).is_some() {
-                    return Err(format!("call {call} is already under way"));
+                {
+                    let mut calls = lock(&self.calls);
+                    if calls.cancelled.insert(call, cancelled.clone()).is_some() {
+                        return Err(format!("call {call} is already under way"));
+                    }
+                    let all = calls.cancelled.len();
+                    calls.crowd.joined(all);
                 }
                 let permit = self.budget.take(frame.body.len());
                 let (permit, refused) = match permit {
@@ -252,7 +314,7 @@ impl Session {
                 }
             }
             Head::Cancel { call } => {
-                if let Some(cancelled) = lock(&self.calls).remove(&call) {
+                if let Some(cancelled) = lock(&self.calls).cancelled.remove(&call) {
                     cancelled.cancel();
                 }
             }
@@ -269,9 +331,13 @@ impl Session {
 
     fn answer(&self, reply: &RemoteReply, result: Result<Vec<u8>, RpcError>) {
         let call = reply.call;
-        if lock(&self.calls).remove(&call).is_none() {
-            return;
-        }
+        let company = {
+            let mut calls = lock(&self.calls);
+            if calls.cancelled.remove(&call).is_none() {
+                return;
+            }
+            Company::of(calls.crowd.is_alone())
+        };
         let result = result.and_then(|body| {
             if body.len() <= self.max_frame as usize {
                 return Ok(body);
@@ -286,7 +352,7 @@ impl Session {
         self.metrics
             .ended(reply.method, took, result.as_ref().err());
         let error = match result {
-            Ok(body) => match self.outbox.push(Head::Answer { call }, body) {
+            Ok(body) => match self.outbox.push_in(company, Head::Answer { call }, body) {
                 Err(NotQueued::Full) => {
                     self.service.counters().overloaded.add();
                     RpcError::Overloaded {
@@ -313,7 +379,7 @@ impl Session {
 
     fn cancel_calls(&self) {
         let calls = std::mem::take(&mut *lock(&self.calls));
-        for cancelled in calls.into_values() {
+        for cancelled in calls.cancelled.into_values() {
             cancelled.cancel();
         }
     }
