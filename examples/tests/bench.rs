@@ -22,12 +22,14 @@ use tokio::{
 };
 
 const TRANSPORTS: [&str; 6] = ["quic", "raw-quic", "tcp", "raw-tls", "tcp-plain", "raw-tcp"];
+/// The same for the command line: all that are built may be more.
+const BELOW: &str = "quic,raw-quic,tcp,raw-tls,tcp-plain,raw-tcp";
 
 #[tokio::test]
 async fn every_transport_moves_data_and_is_compared_with_its_yardstick() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("results.json");
-    let output = exchange(&file, &["--channels", "1,4", "--transport", "all"]).await;
+    let output = exchange(&file, &["--channels", "1,4", "--transport", BELOW]).await;
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
     let document = read(&file);
@@ -73,6 +75,8 @@ async fn calls_beside_data_are_timed_on_every_transport_and_placement() {
     let args = [
         "--channels",
         "2",
+        "--transport",
+        BELOW,
         "--ping=only",
         "--placement",
         "network,own-thread",
@@ -99,7 +103,7 @@ async fn calls_beside_data_are_timed_on_every_transport_and_placement() {
 async fn calls_through_gateways_are_timed_alone_and_beside_data() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("results.json");
-    let output = short("rpc", &file, &["--channels", "2"]).await;
+    let output = short("rpc", &file, &["--channels", "2", "--transport", BELOW]).await;
     let (out, err) = texts(&output);
     assert!(output.status.success(), "{err}");
     let document = read(&file);
@@ -127,6 +131,41 @@ async fn calls_through_gateways_are_timed_alone_and_beside_data() {
     let compared = ratios.iter().filter(|ratio| ratio["metric"] == "calls");
     assert_eq!(compared.count(), 9, "{ratios:?}");
     assert_eq!(out.lines().count(), 7 + 1 + 7 + 1 + 13, "{out}");
+}
+
+#[cfg(feature = "peers")]
+#[tokio::test]
+async fn peers_do_the_same_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("results.json");
+    for (command, transports, ratios_of, compared) in [
+        ("exchange", "tcp,flight,flight-tls", "throughput", 2),
+        ("rpc", "tcp,tonic,tonic-tls", "calls", 3 * 2),
+    ] {
+        let args = ["--channels", "2", "--transport", transports];
+        let output = short(command, &file, &args).await;
+        assert!(output.status.success(), "{}", texts(&output).1);
+        let document = read(&file);
+        let ratios = document["ratios"].as_array().unwrap();
+        let of = ratios.iter().filter(|ratio| ratio["metric"] == ratios_of);
+        let of: Vec<_> = of.map(|ratio| ratio["value"].as_f64().unwrap()).collect();
+        assert_eq!(of.len(), compared, "{ratios:?}");
+        assert!(of.iter().all(|value| *value > 0.0), "{ratios:?}");
+    }
+}
+
+#[cfg(not(feature = "peers"))]
+#[tokio::test]
+async fn peers_that_were_not_built_are_wrong_usage() {
+    for args in [
+        ["rpc", "--transport", "tonic"],
+        ["exchange", "--transport", "flight-tls"],
+    ] {
+        let output = end(spawn(&mut bench(&args))).await;
+        let (_, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains("cargo feature peers"), "{err}");
+    }
 }
 
 #[tokio::test]

@@ -35,7 +35,8 @@ pub(crate) struct Calls {
 }
 
 impl Case {
-    /// The cases of the same round that this one is compared with, if they are measured.
+    /// The cases of the same round that this one is compared with, if they are measured: what lies below it first, then
+    /// what others use for the same work.
     pub(crate) fn references(&self) -> Vec<Self> {
         if let Some(stopped) = self.stopped {
             let running = Self {
@@ -44,13 +45,25 @@ impl Case {
             };
             return (stopped > 0).then_some(running).into_iter().collect();
         }
-        let yardstick = self.transport.yardstick();
-        let others = yardstick.map(|transport| Self {
-            transport,
+        let Some(yardstick) = self.transport.yardstick() else {
+            return Vec::new();
+        };
+        let below = Self {
+            transport: yardstick,
             placement: None,
             ..self.clone()
+        };
+        let peers = if self.calls.is_some_and(|calls| calls.gateway) {
+            [TransportKind::Tonic, TransportKind::TonicTls]
+        } else {
+            [TransportKind::Flight, TransportKind::FlightTls]
+        };
+        let beside = peers.map(|transport| Self {
+            transport,
+            profile: None,
+            ..below.clone()
         });
-        others.into_iter().collect()
+        std::iter::once(below.clone()).chain(beside).collect()
     }
 
     pub(crate) fn suite(&self) -> &'static str {

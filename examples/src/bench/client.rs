@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "peers")]
+use super::peers::PeerClient;
+
 use super::{
     counters::Counters,
     fault::Fault,
@@ -21,6 +24,8 @@ pub(super) enum Client {
     Quic(QuicConsumer),
     Framed(FramedConsumer),
     Calls(Caller),
+    #[cfg(feature = "peers")]
+    Peer(PeerClient),
 }
 
 impl Client {
@@ -45,6 +50,18 @@ impl Client {
             TransportKind::RawTls | TransportKind::RawTcp => Self::Framed(
                 FramedConsumer::start(spec, certificates, peer, counters, fault).await?,
             ),
+            #[cfg(feature = "peers")]
+            TransportKind::Tonic
+            | TransportKind::TonicTls
+            | TransportKind::Flight
+            | TransportKind::FlightTls => {
+                Self::Peer(PeerClient::start(spec, certificates, peer, counters, fault).await?)
+            }
+            #[cfg(not(feature = "peers"))]
+            TransportKind::Tonic
+            | TransportKind::TonicTls
+            | TransportKind::Flight
+            | TransportKind::FlightTls => return Err(spec.transport.not_built()),
             TransportKind::Quic | TransportKind::Tcp | TransportKind::TcpPlain => {
                 Self::Ours(Box::new(
                     Consumer::start(spec, certificates, peer, stopped, counters, fault).await?,
@@ -59,6 +76,8 @@ impl Client {
             Self::Quic(consumer) => consumer.end().await,
             Self::Framed(consumer) => consumer.end().await,
             Self::Calls(caller) => caller.end().await,
+            #[cfg(feature = "peers")]
+            Self::Peer(client) => client.end().await,
         }
     }
 }

@@ -16,6 +16,17 @@ pub(super) async fn run(args: &ExchangeArgs, quiet: bool) -> Result<(), Failure>
 
 /// What the parser cannot see.
 fn check(args: &ExchangeArgs) -> Result<(), Failure> {
+    for transport in args.transports() {
+        if !transport.is_built() {
+            return Err(transport.not_built());
+        }
+        if !transport.moves_data() {
+            return Err(Failure::usage(format!(
+                "--transport {} is for bench rpc: it makes calls, flight and flight-tls move data",
+                transport.as_str()
+            )));
+        }
+    }
     if let Some(slow) = args.slow_consumers {
         if let Some(channels) = args.channels.iter().find(|channels| **channels <= slow) {
             return Err(Failure::usage(format!(

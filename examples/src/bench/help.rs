@@ -21,6 +21,9 @@ What is measured:
   through the public API. The yardsticks move as many bytes over the same transport with the same settings and as many
   streams (raw-quic) or tagged frames (raw-tls, raw-tcp), and land them in a pool of as many buffers.
 
+  With the cargo feature peers: flight and flight-tls, a do_get of Arrow Flight for each channel on one tonic channel, record
+  batches of 256 KiB, without and with our mutual TLS; a ping is a unary call on that channel.
+
   MB/s     10^6 bytes of payload that the consumer got in the measured time
   CPU      user and system seconds of both processes per 10^9 bytes
   ratio    to the yardstick of the same round, median over the rounds
@@ -41,6 +44,9 @@ What is measured:
   transport with the same settings, matched by id, by one task at each end, which writes at once whatever one read brings.
   Every end has one thread for all of it (--placement own-thread: another one for endpoint and callers).
 
+  With the cargo feature peers: tonic and tonic-tls, unary calls of bytes on one channel, each outstanding call made by a
+  task, without and with our mutual TLS; beside data, on the channel of as many do_get of Arrow Flight as there are channels.
+
   --load idle    nothing else moves
   --load bulk    one call outstanding while an exchange saturates the same connection, as bench exchange does; on the
                  yardsticks a call of the bench's own beside as many bytes; suite rpc-under-load
@@ -49,6 +55,7 @@ What is measured:
   p50 ... max    microseconds from before a call to its answer
   CPU            user and system microseconds of both processes per call
   ratio          to the yardstick of the same round, median over the rounds
+  to tonic       calls/s as a ratio to those of tonic; beside data, the 99th percentile
 
 Cores:
   One call outstanding keeps one of the two processes waiting at any time. On one core what is measured is the code; on
@@ -59,6 +66,7 @@ Examples:
   bench rpc --transport quic,raw-quic --load idle
   bench rpc --transport tcp,raw-tls --outstanding 1,8,64 --payload 1KiB --cores all --json results.json
   bench rpc --load bulk --channels 8,64 --runs 7
+  bench rpc --transport quic,tcp,tcp-plain,tonic --load idle --outstanding 64
   bench rpc --peer bench-2.example:6190 --certs certs/bench-1 --profile lan
 
 Compare ratios, and only of one run: rates change from machine to machine and from hour to hour.";

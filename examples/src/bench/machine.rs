@@ -81,7 +81,8 @@ fn model_in(cpus: &str) -> Option<String> {
 /// Versions of ours and of what the figures depend on, as they were built.
 pub(crate) fn versions() -> BTreeMap<&'static str, String> {
     let mut versions = BTreeMap::from([("thalweg", env!("CARGO_PKG_VERSION").to_owned())]);
-    for name in MEASURED {
+    let peers: &[&str] = if cfg!(feature = "peers") { &PEERS } else { &[] };
+    for &name in MEASURED.iter().chain(peers) {
         if let Some(version) = version_in(LOCK, name) {
             versions.insert(name, version.to_owned());
         }
@@ -108,6 +109,8 @@ const MEASURED: [&str; 7] = [
     "tokio",
     "tokio-rustls",
 ];
+
+const PEERS: [&str; 4] = ["arrow-flight", "h2", "hyper", "tonic"];
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@
 //! ```text
 //! exchange, rpc ─► plan ─► case (pure)
 //!     └─► rounds ─► report ─► figures (pure)
-//!            └─► measure ─► client ─► {ours, raw} ─► tasks, counters
-//! server ─► session ────────────────► {ours, raw}
+//!            └─► measure ─► client ─► {ours, raw, peers} ─► tasks, counters
+//! server ─► session ────────────────► {ours, raw, peers}
 //! ```
 
 mod args;
@@ -25,6 +25,8 @@ mod machine;
 mod measure;
 mod ours;
 mod peer;
+#[cfg(feature = "peers")]
+mod peers;
 mod plan;
 mod raw;
 mod report;

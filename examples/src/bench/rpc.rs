@@ -24,6 +24,17 @@ pub(super) async fn run(args: &RpcArgs, quiet: bool) -> Result<(), Failure> {
 
 /// What the parser cannot see.
 fn check(args: &RpcArgs, available: u32) -> Result<(), Failure> {
+    for transport in args.transports() {
+        if !transport.is_built() {
+            return Err(transport.not_built());
+        }
+        if !transport.makes_calls() {
+            return Err(Failure::usage(format!(
+                "--transport {} is for bench exchange: it moves data, tonic and tonic-tls make calls beside it",
+                transport.as_str()
+            )));
+        }
+    }
     if let CoresArg::Some(cores) = args.cores {
         if args.run.peer.is_some() {
             return Err(Failure::usage(format!(
@@ -68,6 +79,21 @@ mod tests {
         let error = checked("--cores 1 --peer host:1 --certs d").unwrap_err();
         assert!(error.contains("--peer"), "{error}");
         assert_eq!(checked("--cores auto --peer host:1 --certs d"), Ok(()));
+    }
+
+    #[test]
+    fn peers_are_named_where_they_do_not_fit() {
+        let error = checked("--transport flight").unwrap_err();
+        let told = if cfg!(feature = "peers") {
+            "is for bench exchange"
+        } else {
+            "needs a bench with the cargo feature peers"
+        };
+        assert!(error.contains("flight") && error.contains(told), "{error}");
+        assert_eq!(
+            checked("--transport tonic").is_ok(),
+            cfg!(feature = "peers")
+        );
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 
 use thalweg_transport::PeerStream;
 
+#[cfg(feature = "peers")]
+use super::peers::PeerServer;
+
 use super::{
     control::{ControlStream, Request, Response, VERSION},
     cores,
@@ -100,6 +103,8 @@ enum What {
     Quic(QuicProducer),
     Framed(FramedProducer),
     Calls(Answerer),
+    #[cfg(feature = "peers")]
+    Peer(PeerServer),
 }
 
 impl Producing {
@@ -123,6 +128,18 @@ impl Producing {
             TransportKind::RawTls | TransportKind::RawTcp => {
                 What::Framed(FramedProducer::start(spec, certificates, bind, &fault).await?)
             }
+            #[cfg(feature = "peers")]
+            TransportKind::Tonic
+            | TransportKind::TonicTls
+            | TransportKind::Flight
+            | TransportKind::FlightTls => {
+                What::Peer(PeerServer::start(spec, certificates, bind, &fault).await?)
+            }
+            #[cfg(not(feature = "peers"))]
+            TransportKind::Tonic
+            | TransportKind::TonicTls
+            | TransportKind::Flight
+            | TransportKind::FlightTls => return Err(spec.transport.not_built()),
             TransportKind::Quic | TransportKind::Tcp | TransportKind::TcpPlain => What::Ours(
                 Box::new(Producer::start(spec, certificates, bind, &fault).await?),
             ),
@@ -136,6 +153,8 @@ impl Producing {
             What::Quic(producer) => producer.port(),
             What::Framed(producer) => producer.port(),
             What::Calls(answerer) => answerer.port(),
+            #[cfg(feature = "peers")]
+            What::Peer(server) => server.port(),
         }
     }
 
@@ -145,6 +164,8 @@ impl Producing {
             What::Quic(producer) => producer.end().await,
             What::Framed(producer) => producer.end().await,
             What::Calls(answerer) => answerer.end().await,
+            #[cfg(feature = "peers")]
+            What::Peer(server) => server.end().await,
         }
     }
 }

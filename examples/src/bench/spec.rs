@@ -40,8 +40,9 @@ impl Spec {
                 allowed,
             })
         };
-        let calls_alone = self.channels == 0 && self.calls.is_some_and(|calls| calls.gateway);
-        if !calls_alone && !(1..=MAX_CHANNELS).contains(&self.channels) {
+        // Calls through a gateway need no data beside them.
+        let least = u32::from(self.calls.is_none_or(|calls| !calls.gateway));
+        if !(least..=MAX_CHANNELS).contains(&self.channels) {
             return refuse("channels", self.channels.to_string(), "1 to 1024");
         }
         let outstanding = self.calls.map_or(1, |calls| calls.outstanding);

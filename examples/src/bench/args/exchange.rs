@@ -80,6 +80,6 @@ pub(crate) struct ExchangeArgs {
 impl ExchangeArgs {
     /// What is to be measured, each once.
     pub(crate) fn transports(&self) -> Vec<TransportKind> {
-        chosen(&self.transport, &TransportKind::ALL)
+        chosen(&self.transport, &TransportKind::for_data())
     }
 }

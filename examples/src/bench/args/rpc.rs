@@ -89,6 +89,6 @@ pub(crate) struct RpcArgs {
 impl RpcArgs {
     /// What is to be measured, each once.
     pub(crate) fn transports(&self) -> Vec<TransportKind> {
-        chosen(&self.transport, &TransportKind::ALL)
+        chosen(&self.transport, &TransportKind::for_calls())
     }
 }

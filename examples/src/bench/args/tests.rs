@@ -26,7 +26,7 @@ fn rpc(line: &str) -> RpcArgs {
 #[test]
 fn defaults_are_the_documented_ones() {
     let args = exchange("bench exchange");
-    assert_eq!(args.transports(), TransportKind::ALL);
+    assert_eq!(args.transports(), TransportKind::for_data());
     assert_eq!(args.channels, [1, 8, 64]);
     assert_eq!(
         (args.buffer, args.payload, args.run.runs),
@@ -42,7 +42,7 @@ fn defaults_are_the_documented_ones() {
 #[test]
 fn calls_are_one_and_64_alone_and_beside_data() {
     let args = rpc("bench rpc");
-    assert_eq!(args.transports(), TransportKind::ALL);
+    assert_eq!(args.transports(), TransportKind::for_calls());
     assert_eq!((&args.outstanding[..], args.payload), (&[1, 64][..], 64));
     assert_eq!(args.load, [LoadArg::Idle, LoadArg::Bulk]);
     assert_eq!((&args.channels[..], args.buffer), (&[8][..], 32 * 1024));

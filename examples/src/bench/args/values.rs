@@ -65,24 +65,21 @@ pub(super) fn chosen(args: &[TransportArg], all: &[TransportKind]) -> Vec<Transp
 
 impl ValueEnum for TransportArg {
     fn value_variants<'a>() -> &'a [Self] {
-        const VARIANTS: [TransportArg; 7] = {
-            let [a, b, c, d, e, f] = TransportKind::ALL;
-            [
-                TransportArg::All,
-                TransportArg::One(a),
-                TransportArg::One(b),
-                TransportArg::One(c),
-                TransportArg::One(d),
-                TransportArg::One(e),
-                TransportArg::One(f),
-            ]
+        const VARIANTS: [TransportArg; TransportKind::ALL.len() + 1] = {
+            let mut variants = [TransportArg::All; TransportKind::ALL.len() + 1];
+            let mut index = 0;
+            while index < TransportKind::ALL.len() {
+                variants[index + 1] = TransportArg::One(TransportKind::ALL[index]);
+                index += 1;
+            }
+            variants
         };
         &VARIANTS
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         match self {
-            Self::All => Some(PossibleValue::new("all").help("All of them")),
+            Self::All => Some(PossibleValue::new("all").help("All that fit and are built")),
             Self::One(kind) => kind.to_possible_value(),
         }
     }

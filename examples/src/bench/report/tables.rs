@@ -4,7 +4,10 @@ use thalweg_transport::Profile;
 
 use super::{Results, metric::Metric};
 use crate::{
-    bench::{case::Case, transport_kind::Placement},
+    bench::{
+        case::Case,
+        transport_kind::{Placement, TransportKind},
+    },
     cli::table::{Column, Table},
 };
 
@@ -21,19 +24,23 @@ impl Results {
     }
 
     fn data(&self) -> Table {
-        let mut table = Table::new([
-            Column::Left("transport"),
-            Column::Left("profile"),
-            Column::Left("placement"),
-            Column::Right("channels"),
-            Column::Left("beside"),
-            Column::Right("MB/s"),
-            Column::Right("min..max"),
-            Column::Right("ratio"),
-            Column::Right("CPU s/GB"),
-            Column::Right("ratio"),
-            Column::Right("RSS MiB"),
-        ]);
+        let to = self.peer([TransportKind::FlightTls, TransportKind::Flight]);
+        let mut table = Table::new(with_peer(
+            to,
+            [
+                Column::Left("transport"),
+                Column::Left("profile"),
+                Column::Left("placement"),
+                Column::Right("channels"),
+                Column::Left("beside"),
+                Column::Right("MB/s"),
+                Column::Right("min..max"),
+                Column::Right("ratio"),
+                Column::Right("CPU s/GB"),
+                Column::Right("ratio"),
+                Column::Right("RSS MiB"),
+            ],
+        ));
         for row in self.rows().filter(|row| row.case.channels.is_some()) {
             table.row(row.about().into_iter().chain([
                 row.channels(),
@@ -44,27 +51,32 @@ impl Results {
                 row.figure(Metric::Cpu, 3),
                 row.ratio(Metric::Cpu),
                 row.figure(Metric::Rss, 0),
+                row.ratio_to(to, Metric::Throughput),
             ]));
         }
         table
     }
 
     fn calls_beside_data(&self) -> Table {
-        let mut table = Table::new([
-            Column::Left("transport"),
-            Column::Left("profile"),
-            Column::Left("placement"),
-            Column::Right("channels"),
-            Column::Right("calls/s"),
-            Column::Right("p50 us"),
-            Column::Right("p90"),
-            Column::Right("p99"),
-            Column::Right("ratio"),
-            Column::Right("p99.9"),
-            Column::Right("max"),
-            Column::Right("MB/s beside"),
-            Column::Right("ratio"),
-        ]);
+        let to = self.peer([TransportKind::TonicTls, TransportKind::Tonic]);
+        let mut table = Table::new(with_peer(
+            to,
+            [
+                Column::Left("transport"),
+                Column::Left("profile"),
+                Column::Left("placement"),
+                Column::Right("channels"),
+                Column::Right("calls/s"),
+                Column::Right("p50 us"),
+                Column::Right("p90"),
+                Column::Right("p99"),
+                Column::Right("ratio"),
+                Column::Right("p99.9"),
+                Column::Right("max"),
+                Column::Right("MB/s beside"),
+                Column::Right("ratio"),
+            ],
+        ));
         for row in self.rows() {
             if row.case.calls.is_none() || row.case.channels.is_none() {
                 continue;
@@ -80,31 +92,36 @@ impl Results {
                 row.figure(Metric::Max, 0),
                 row.figure(Metric::Throughput, 0),
                 row.ratio(Metric::Throughput),
+                row.ratio_to(to, Metric::P99),
             ]));
         }
         table
     }
 
     fn calls_alone(&self) -> Table {
-        let mut table = Table::new([
-            Column::Left("transport"),
-            Column::Left("profile"),
-            Column::Left("placement"),
-            Column::Right("outstanding"),
-            Column::Right("cores"),
-            Column::Right("calls/s"),
-            Column::Right("min..max"),
-            Column::Right("ratio"),
-            Column::Right("p50 us"),
-            Column::Right("ratio"),
-            Column::Right("p90"),
-            Column::Right("p99"),
-            Column::Right("ratio"),
-            Column::Right("p99.9"),
-            Column::Right("max"),
-            Column::Right("CPU us/call"),
-            Column::Right("ratio"),
-        ]);
+        let to = self.peer([TransportKind::Tonic, TransportKind::TonicTls]);
+        let mut table = Table::new(with_peer(
+            to,
+            [
+                Column::Left("transport"),
+                Column::Left("profile"),
+                Column::Left("placement"),
+                Column::Right("outstanding"),
+                Column::Right("cores"),
+                Column::Right("calls/s"),
+                Column::Right("min..max"),
+                Column::Right("ratio"),
+                Column::Right("p50 us"),
+                Column::Right("ratio"),
+                Column::Right("p90"),
+                Column::Right("p99"),
+                Column::Right("ratio"),
+                Column::Right("p99.9"),
+                Column::Right("max"),
+                Column::Right("CPU us/call"),
+                Column::Right("ratio"),
+            ],
+        ));
         for row in self.rows() {
             let (Some(calls), None) = (row.case.calls, row.case.channels) else {
                 continue;
@@ -125,9 +142,16 @@ impl Results {
                 row.figure(Metric::Max, 0),
                 row.figure(Metric::CpuPerCall, 2),
                 row.ratio(Metric::CpuPerCall),
+                row.ratio_to(to, Metric::Calls),
             ]));
         }
         table
+    }
+
+    /// The first of these that was measured.
+    fn peer(&self, kinds: [TransportKind; 2]) -> Option<TransportKind> {
+        let measured = |kind: &TransportKind| self.rows().any(|row| row.case.transport == *kind);
+        kinds.into_iter().find(measured)
     }
 
     /// Cases that were measured.
@@ -173,11 +197,32 @@ impl Row<'_> {
     /// To the first of what the case is compared with: what lies below it, or itself while nobody stops.
     fn ratio(&self, metric: Metric) -> String {
         let references = self.case.references();
-        let ratio = references
-            .first()
-            .and_then(|to| self.results.ratio(self.case, to, metric));
+        self.shown_ratio(references.first(), metric)
+    }
+
+    /// To what others use for the same work.
+    fn ratio_to(&self, to: Option<TransportKind>, metric: Metric) -> String {
+        let references = self.case.references().into_iter();
+        let reference = references.skip(1).find(|one| Some(one.transport) == to);
+        self.shown_ratio(reference.as_ref(), metric)
+    }
+
+    fn shown_ratio(&self, to: Option<&Case>, metric: Metric) -> String {
+        let ratio = to.and_then(|to| self.results.ratio(self.case, to, metric));
         ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
     }
+}
+
+/// One more column at the end if there is a peer: the ratio to that one, of the rate of data or of calls alone, or of the
+/// 99th percentile of calls beside data.
+fn with_peer<const N: usize>(to: Option<TransportKind>, columns: [Column; N]) -> Vec<Column> {
+    let name = to.map(|to| match to {
+        TransportKind::Tonic => "to tonic",
+        TransportKind::TonicTls => "to tonic-tls",
+        TransportKind::Flight => "to flight",
+        _ => "to flight-tls",
+    });
+    columns.into_iter().chain(name.map(Column::Right)).collect()
 }
 
 fn beside(case: &Case) -> String {
