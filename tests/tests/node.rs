@@ -132,9 +132,25 @@ async fn a_shutdown_is_told<B: Backend>(backend: B) {
     in_time("shutdown", c.shutdown(DEADLINE / 2)).await.unwrap();
 }
 
+/// Behind the first write, which carries the stream's header, a small message goes without a wait.
+async fn a_small_message_is_taken_at_once<B: Backend>(backend: B) {
+    let (a, b) = (start(&backend, "a").await, start(&backend, "b").await);
+    let lease = in_time("dial", a.acquire(address_of(&b))).await.unwrap();
+    let mut stream = in_time("open", lease.open(ECHO)).await.unwrap();
+    let mut first = [Bytes::from_static(b"one ")];
+    assert!(!stream.send.try_write(&mut first).unwrap());
+    stream.send.write(&mut first).await.unwrap();
+    let mut second = [Bytes::from_static(b"two"), Bytes::from_static(b" three")];
+    assert!(stream.send.try_write(&mut second).unwrap());
+    stream.send.finish().unwrap();
+    let heard = in_time("echo", read_all(&mut stream.recv)).await;
+    assert_eq!(heard.unwrap(), b"one two three");
+}
+
 on_backends! {
     [
         many_callers_share_one_connection,
+        a_small_message_is_taken_at_once,
         a_wrong_node_is_refused,
         failures_stay_where_they_belong,
         streams_are_allowed_as_they_are_used,

@@ -1,24 +1,19 @@
 //! The task of one stream of a gateway, at the caller.
 
-use std::{
-    future::pending,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use thalweg_transport::{
-    ErrorCode, Landing, Lease, PeerStream, RecvStream, SendStream, SharedLanding, StreamError,
-    TransportError,
+    ErrorCode, Lease, PeerStream, RecvStream, SendStream, StreamError, TransportError,
 };
 use tokio::time::{sleep, timeout};
 
 use super::{
     error::RpcError,
+    frames::{FrameSink, Frames, NoFrames, take_frames},
     handshake::{FLUSH, Opened},
     lane::{Lane, Settled},
     link::Shared,
-    sync::lock,
-    wire::Decoder,
+    wire::Frame,
 };
 
 /// Fails the calls also when the task is dropped with its runtime, even before it began.
@@ -45,6 +40,8 @@ impl EndOnDrop {
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
+        // Clients that live on keep the lane, but not its stream.
+        drop(self.lane.outbox.reclaim(None));
         if !self.ended {
             let error = RpcError::Connection {
                 address: self.shared.address.to_string(),
@@ -56,33 +53,18 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Takes what the callee says, as it comes.
+/// Takes what the callee says.
 struct Answers {
     shared: Arc<Shared>,
     lane: Arc<Lane>,
-    decoder: Decoder,
-    /// What the callee did that it may not.
-    broken: Option<String>,
 }
 
-impl Landing for Answers {
-    fn land(&mut self, bytes: &[u8]) {
-        self.decoder.push(bytes);
-        while self.broken.is_none() {
-            match self.decoder.next_frame() {
-                Ok(Some(frame)) => match self.lane.on_frame(frame) {
-                    Ok(Settled::InTime) => {}
-                    Ok(Settled::Late) => self.shared.service.counters().late_answers.add(),
-                    Err(reason) => self.broken = Some(reason),
-                },
-                Ok(None) => return,
-                Err(error) => self.broken = Some(error.to_string()),
-            }
+impl FrameSink for Answers {
+    fn on_frame(&mut self, frame: Frame) -> Result<(), String> {
+        if self.lane.on_frame(frame)? == Settled::Late {
+            self.shared.service.counters().late_answers.add();
         }
-    }
-
-    fn hand_on(&mut self) -> bool {
-        self.broken.is_none()
+        Ok(())
     }
 }
 
@@ -109,23 +91,18 @@ pub(super) async fn run(mut guard: EndOnDrop, opened: Opened, after: Option<Arc<
     };
     let mut code = ErrorCode::NO_ERROR;
     let error = {
-        let answers = Arc::new(Mutex::new(Answers {
+        let answers = Answers {
             shared: Arc::clone(&shared),
             lane: Arc::clone(&lane),
-            decoder,
-            broken: None,
-        }));
+        };
+        let answers = Frames::new(answers, decoder);
         let read = async {
-            // What came with the handshake.
-            lock(&answers).land(&[]);
-            let landing: SharedLanding = answers.clone();
-            let landed = recv.land(&landing).await;
-            if let Some(reason) = lock(&answers).broken.take() {
-                return broken(&shared, reason);
-            }
-            match landed {
-                Ok(_) => ended_by_peer(&shared),
-                Err(error) => failed(&error),
+            match take_frames(&mut recv, &answers).await {
+                NoFrames::Broken(reason) => broken(&shared, reason),
+                NoFrames::Failed(error) => failed(&error),
+                NoFrames::Finished | NoFrames::TooManyBegun | NoFrames::Closed => {
+                    ended_by_peer(&shared)
+                }
             }
         };
         let write = async {

@@ -17,7 +17,7 @@ pub(super) enum Side {
 
 /// The metrics of a gateway's methods at one end.
 ///
-/// They belong to the recorder that is installed when the first client or stream of the gateway is made.
+/// They belong to the recorder that is installed when the gateway's first client is made, or its endpoint.
 #[derive(Debug)]
 pub(super) struct MethodMetrics {
     side: Side,

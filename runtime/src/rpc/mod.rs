@@ -94,7 +94,8 @@
 //! The `metrics` facade gets, per gateway and method, the histograms `thalweg_rpc_client_seconds` (from a call's first poll
 //! to its result, local calls too; calls that their callers drop are left out) and `thalweg_rpc_server_seconds` (from a
 //! peer's request to its queued answer or error), and by kind of error the counters `thalweg_rpc_client_errors_total` and
-//! `thalweg_rpc_server_errors_total`. A recorder has to be installed before the first client or stream of a gateway is made.
+//! `thalweg_rpc_server_errors_total`. A recorder has to be installed before a gateway's first client and its endpoint are
+//! made.
 //!
 //! # Bounds
 //!
@@ -114,6 +115,7 @@ mod context;
 mod core;
 mod endpoint;
 mod error;
+mod frames;
 mod gateway;
 mod handle;
 mod handshake;

@@ -224,6 +224,10 @@ const SLACK_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::{future::Future, pin::Pin};
+
+    use thalweg_transport::ErrorCode;
+
     use super::{
         super::{budget::Budgets, config::RpcConfig},
         *,
@@ -255,6 +259,159 @@ mod tests {
         assert_eq!(sizes, [12 + 12 + 16, JOIN_BYTES + 1, 12]);
         assert!(outbox.batch(&mut None).await.is_none());
         assert_eq!(outbox.push(cancel(5), Vec::new()), Err(NotQueued::Closed));
+    }
+
+    /// Takes so many bytes now, and everything that is written.
+    struct Window {
+        room: usize,
+        fails: bool,
+        taken: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl SendStream for Window {
+        async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), StreamError> {
+            if self.fails {
+                return Err(StreamError::Closed);
+            }
+            for chunk in chunks {
+                lock(&self.taken).extend_from_slice(&std::mem::take(chunk));
+            }
+            Ok(())
+        }
+
+        fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+            if self.fails {
+                return Err(StreamError::Closed);
+            }
+            for chunk in chunks {
+                let now = chunk.split_to(self.room.min(chunk.len()));
+                self.room -= now.len();
+                lock(&self.taken).extend_from_slice(&now);
+                if !chunk.is_empty() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+
+        fn finish(&mut self) -> Result<(), StreamError> {
+            lock(&self.taken).push(b'.');
+            Ok(())
+        }
+
+        fn reset(&mut self, _code: ErrorCode) {}
+        fn set_priority(&mut self, _priority: i32) {}
+
+        async fn stopped(&mut self) -> Result<Option<ErrorCode>, StreamError> {
+            std::future::pending().await
+        }
+    }
+
+    type Writer = Pin<Box<dyn Future<Output = (Result<(), StreamError>, Option<BoxSendStream>)>>>;
+
+    /// An outbox whose writer has left it its stream, which has so much room, and what was written.
+    async fn parked(
+        budget: &Arc<PeerBudget>,
+        room: usize,
+        fails: bool,
+    ) -> (Arc<Outbox>, Writer, Arc<Mutex<Vec<u8>>>) {
+        let outbox = Arc::new(Outbox::new(budget));
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let stream = BoxSendStream::new(Window {
+            room,
+            fails,
+            taken: Arc::clone(&taken),
+        });
+        let writing = Arc::clone(&outbox);
+        let mut writer: Writer = Box::pin(async move {
+            let mut stream = Some(stream);
+            let written = writing.write_to(&mut stream).await;
+            (written, stream)
+        });
+        tokio::select! {
+            biased;
+            _ = &mut writer => panic!("there is nothing to write"),
+            () = std::future::ready(()) => {}
+        }
+        (outbox, writer, taken)
+    }
+
+    fn bytes_of(frames: &[Head]) -> Vec<u8> {
+        let mut bytes = BytesMut::new();
+        for head in frames {
+            head.encode(0, &mut bytes);
+        }
+        bytes.to_vec()
+    }
+
+    #[tokio::test]
+    async fn a_lone_frame_is_written_by_who_has_it_and_others_by_the_writer() {
+        let budget = budget(1 << 20);
+        let (outbox, writer, taken) = parked(&budget, 1 << 20, false).await;
+        outbox
+            .push_in(Company::Alone, cancel(1), Vec::new())
+            .unwrap();
+        assert_eq!(*lock(&taken), bytes_of(&[cancel(1)]));
+        outbox.push(cancel(2), Vec::new()).unwrap();
+        // It comes alone, but behind one that waits.
+        outbox
+            .push_in(Company::Alone, cancel(3), Vec::new())
+            .unwrap();
+        assert_eq!(*lock(&taken), bytes_of(&[cancel(1)]));
+        outbox.close();
+        let (written, stream) = writer.await;
+        assert!(written.is_ok() && stream.is_some());
+        let frames = [cancel(1), cancel(2), cancel(3)];
+        assert_eq!(*lock(&taken), [&bytes_of(&frames)[..], b"."].concat());
+        assert!(budget.queue(1 << 20, 0));
+    }
+
+    #[tokio::test]
+    async fn what_a_full_stream_does_not_take_now_the_writer_sends_behind_it() {
+        let budget = budget(1 << 20);
+        let (outbox, writer, taken) = parked(&budget, 5, false).await;
+        outbox
+            .push_in(Company::Alone, cancel(1), Vec::new())
+            .unwrap();
+        assert_eq!(*lock(&taken), bytes_of(&[cancel(1)])[..5]);
+        outbox
+            .push_in(
+                Company::Alone,
+                Head::Answer { call: 2 },
+                vec![7; JOIN_BYTES + 1],
+            )
+            .unwrap();
+        outbox.close();
+        assert!(writer.await.0.is_ok());
+        let mut frames = BytesMut::new();
+        cancel(1).encode(0, &mut frames);
+        Head::Answer { call: 2 }.encode(u32::try_from(JOIN_BYTES + 1).unwrap(), &mut frames);
+        frames.extend_from_slice(&vec![7; JOIN_BYTES + 1]);
+        frames.extend_from_slice(b".");
+        assert!(*lock(&taken) == frames);
+        assert!(budget.queue(1 << 20, 0));
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_fails_is_the_writers_to_tell() {
+        let budget = budget(1 << 20);
+        let (outbox, writer, _taken) = parked(&budget, 0, true).await;
+        outbox
+            .push_in(Company::Alone, cancel(1), Vec::new())
+            .unwrap();
+        assert!(matches!(writer.await.0, Err(StreamError::Closed)));
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_is_dropped_leaves_a_stream_that_is_given_back_once() {
+        let budget = budget(1 << 20);
+        let (outbox, writer, taken) = parked(&budget, 1 << 20, false).await;
+        drop(writer);
+        assert!(outbox.reclaim(None).is_some());
+        assert!(outbox.reclaim(None).is_none());
+        let late = outbox.push_in(Company::Alone, cancel(1), Vec::new());
+        assert_eq!(late, Err(NotQueued::Closed));
+        assert!(lock(&taken).is_empty());
     }
 
     #[tokio::test]

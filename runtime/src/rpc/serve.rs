@@ -7,8 +7,8 @@ use std::{
 };
 
 use thalweg_transport::{
-    BoxFuture, BoxRecvStream, BoxSendStream, ErrorCode, Landing, Peer, PeerStream, RecvStream,
-    SendStream, SharedLanding, StreamHandler, now,
+    BoxFuture, BoxRecvStream, BoxSendStream, ErrorCode, Peer, PeerStream, RecvStream, SendStream,
+    StreamHandler, now,
 };
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     budget::{Partial, PeerBudget, Permit},
     error::RpcError,
+    frames::{FrameSink, Frames, NoFrames, take_frames},
     gateway::Method,
     handshake::{FLUSH, PRIORITY, READ_BYTES, Rejection, Welcome, encode_error, welcome},
-    method_metrics::{MethodMetrics, Side},
+    method_metrics::MethodMetrics,
     outbox::{Company, NotQueued, Outbox},
     pending::Crowd,
     responder::{BoxReply, ReplyPort},
@@ -47,7 +48,7 @@ struct Session {
     service: RpcService,
     peer: Arc<Peer>,
     address: String,
-    metrics: MethodMetrics,
+    metrics: Arc<MethodMetrics>,
     methods: &'static [Method],
     outbox: Outbox,
     calls: Mutex<Calls>,
@@ -133,6 +134,7 @@ async fn run(
     send: BoxSendStream,
     mut recv: BoxRecvStream,
 ) {
+    let _end = EndOnDrop(session);
     let mut send = Some(send);
     let code = transfer(session, gateway, decoder, &mut send, &mut recv).await;
     let send = session.outbox.reclaim(send);
@@ -152,24 +154,21 @@ async fn transfer(
     send: &mut Option<BoxSendStream>,
     recv: &mut BoxRecvStream,
 ) -> ErrorCode {
-    let requests = Arc::new(Mutex::new(Requests {
+    let requests = Requests {
         partial: session.budget.partial(),
         session: Arc::clone(session),
         gateway,
-        decoder,
-        ended: None,
-    }));
+    };
+    let requests = Frames::new(requests, decoder);
     let read = async {
-        // What came with the hello.
-        lock(&requests).land(&[]);
-        let landing: SharedLanding = requests.clone();
-        let landed = recv.land(&landing).await;
-        let requests = lock(&requests);
-        match (requests.ended, landed) {
-            (Some(code), _) => code,
-            (None, Ok(_)) if requests.decoder.is_empty() => ErrorCode::NO_ERROR,
-            (None, Ok(_)) => session.broken("the stream ends within a frame"),
-            (None, Err(_)) => ErrorCode::CANCELLED,
+        match take_frames(recv, &requests).await {
+            NoFrames::Finished => ErrorCode::NO_ERROR,
+            NoFrames::Broken(reason) => session.broken(&reason),
+            NoFrames::TooManyBegun => {
+                tracing::warn!(peer = %session.peer, "peer begins more frames than it may");
+                ErrorCode::LIMIT_EXCEEDED
+            }
+            NoFrames::Failed(_) | NoFrames::Closed => ErrorCode::CANCELLED,
         }
     };
     let write = async {
@@ -188,6 +187,7 @@ async fn transfer(
         }
         () = session.service.tasks().cancelled() => ErrorCode::SHUTTING_DOWN,
     };
+    lock(&requests).close();
     session.cancel_calls();
     session.outbox.close();
     let gone = matches!(code, ErrorCode::NO_ERROR | ErrorCode::SHUTTING_DOWN);
@@ -197,38 +197,31 @@ async fn transfer(
     code
 }
 
-/// Takes what the caller says, as it comes.
+/// Takes what the caller says.
 struct Requests {
     session: Arc<Session>,
     gateway: ServedGateway,
-    decoder: Decoder,
     partial: Partial,
-    /// The caller did what it may not.
-    ended: Option<ErrorCode>,
 }
 
-impl Landing for Requests {
-    fn land(&mut self, bytes: &[u8]) {
-        self.decoder.push(bytes);
-        while self.ended.is_none() {
-            match self.decoder.next_frame() {
-                Ok(Some(frame)) => {
-                    if let Err(reason) = self.session.on_frame(&self.gateway, frame) {
-                        self.ended = Some(self.session.broken(&reason));
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => self.ended = Some(self.session.broken(&error.to_string())),
-            }
-        }
-        if self.ended.is_none() && !self.partial.hold(self.decoder.len()) {
-            tracing::warn!(peer = %self.session.peer, "peer begins more frames than it may");
-            self.ended = Some(ErrorCode::LIMIT_EXCEEDED);
-        }
+impl FrameSink for Requests {
+    fn on_frame(&mut self, frame: Frame) -> Result<(), String> {
+        self.session.on_frame(&self.gateway, frame)
     }
 
-    fn hand_on(&mut self) -> bool {
-        self.ended.is_none()
+    fn may_hold(&mut self, bytes: usize) -> bool {
+        self.partial.hold(bytes)
+    }
+}
+
+/// However the task of a stream ends, also dropped with its connection: its calls are given up, and what they still hold
+/// of the session keeps no stream.
+struct EndOnDrop<'a>(&'a Session);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.cancel_calls();
+        drop(self.0.outbox.reclaim(None));
     }
 }
 
@@ -241,7 +234,7 @@ impl Session {
             budget,
             max_frame: welcome.max_frame.min(config.max_frame_size),
             address: welcome.address.clone(),
-            metrics: MethodMetrics::new(Side::Server, welcome.gateway.methods),
+            metrics: Arc::clone(&welcome.gateway.metrics),
             methods: welcome.gateway.methods,
             calls: Mutex::default(),
             overflow: CancellationToken::new(),
@@ -348,24 +341,24 @@ impl Session {
                 limit: u64::from(self.max_frame),
             })
         });
+        let result = result.and_then(|body| {
+            match self.outbox.push_in(company, Head::Answer { call }, body) {
+                Err(NotQueued::Full) => {
+                    self.service.counters().overloaded.add();
+                    Err(RpcError::Overloaded {
+                        what: format!("answers that {} did not read", self.peer.id),
+                        limit: self.service.config().max_pending_bytes,
+                    })
+                }
+                Ok(()) | Err(NotQueued::Closed) => Ok(()),
+            }
+        });
         let took = now().duration_since(reply.started);
         self.metrics
             .ended(reply.method, took, result.as_ref().err());
-        let error = match result {
-            Ok(body) => match self.outbox.push_in(company, Head::Answer { call }, body) {
-                Err(NotQueued::Full) => {
-                    self.service.counters().overloaded.add();
-                    RpcError::Overloaded {
-                        what: format!("answers that {} did not read", self.peer.id),
-                        limit: self.service.config().max_pending_bytes,
-                    }
-                }
-                Ok(()) | Err(NotQueued::Closed) => return,
-            },
-            Err(error) => error,
-        };
-        let told = self.outbox.push(Head::Error { call }, encode_error(error));
-        if told == Err(NotQueued::Full) {
+        if let Err(error) = result
+            && self.outbox.push(Head::Error { call }, encode_error(error)) == Err(NotQueued::Full)
+        {
             self.overflow.cancel();
         }
     }

@@ -4,6 +4,7 @@ use std::{
     any::Any,
     fmt,
     marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
 };
 
@@ -18,8 +19,9 @@ use super::{
     error::RpcError,
     gateway::{Gateway, Method, ServedBy},
     mailbox::{NoSlot, Slot},
+    method_metrics::{MethodMetrics, Side},
     rate::RateLimiter,
-    responder::BoxReply,
+    responder::{BoxReply, panic_message},
     sync::lock,
     trace::serve_span,
     wire::CallContext,
@@ -37,6 +39,7 @@ pub(super) struct Served<E, G> {
 #[derive(Clone)]
 pub(super) struct ServedGateway {
     pub(super) methods: &'static [Method],
+    pub(super) metrics: Arc<MethodMetrics>,
     /// An `Arc<dyn CallSink<G::Call>>`.
     local: Arc<dyn Any + Send + Sync>,
     remote: Arc<dyn RemoteTarget>,
@@ -76,6 +79,7 @@ impl<E: Endpoint, G: ServedBy<E>> Served<E, G> {
         let sink: Arc<dyn CallSink<G::Call>> = Arc::clone(&served) as _;
         ServedGateway {
             methods: G::METHODS,
+            metrics: Arc::new(MethodMetrics::new(Side::Server, G::METHODS)),
             local: Arc::new(sink),
             remote: served,
         }
@@ -189,9 +193,17 @@ impl<E: Endpoint, G: ServedBy<E>> RemoteTarget for Served<E, G> {
             Err(NoSlot::Full) => return refuse(call.reply, self.core.overloaded()),
             Err(NoSlot::Closed) => return refuse(call.reply, self.core.unreachable()),
         };
-        let decoded = match G::Call::decode(call.method, call.body, call.reply) {
-            Ok(decoded) => decoded,
-            Err(Undecoded { reason, reply }) => {
+        // Types of the endpoint's own run here, in the task that reads the connection.
+        let decode = || G::Call::decode(call.method, call.body, call.reply);
+        let decoded = match catch_unwind(AssertUnwindSafe(decode)) {
+            Ok(Ok(decoded)) => decoded,
+            // The way back has gone with it, and said that nobody answers.
+            Err(panic) => {
+                let panic = panic_message(&*panic);
+                tracing::error!(%method, panic, "arguments panicked while they were decoded");
+                return Ok(());
+            }
+            Ok(Err(Undecoded { reason, reply })) => {
                 return refuse(
                     reply,
                     RpcError::Decode {

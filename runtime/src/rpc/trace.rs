@@ -194,9 +194,20 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_read_as_something_else(text in "[0-9a-f-]{0,60}") {
-            if let Ok(context) = text.parse::<TraceContext>() {
-                prop_assert!(context.to_string()[2..] == text[2..55]);
+        fn a_byte_that_is_changed_is_refused_or_read_as_it_stands(at in 0..EXAMPLE.len(), byte in b' '..=b'~') {
+            let mut text = EXAMPLE.as_bytes().to_vec();
+            text[at] = byte;
+            let text = String::from_utf8(text).unwrap();
+            let is_hex = byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+            let is_dash = matches!(at, 2 | 35 | 52);
+            let may_be_read = if is_dash { byte == b'-' } else { is_hex };
+            let is_version = at < 2;
+            match text.parse::<TraceContext>() {
+                Ok(context) => {
+                    prop_assert!(may_be_read);
+                    prop_assert_eq!(&context.to_string()[2..], &text[2..]);
+                }
+                Err(_) => prop_assert!(!may_be_read || is_version),
             }
         }
     }

@@ -72,6 +72,18 @@ impl SendStream for FaultySend {
         }
     }
 
+    fn try_write(&mut self, chunks: &mut [Bytes]) -> Result<bool, StreamError> {
+        let own_ways = [
+            Fault::SharedWindow,
+            Fault::FinishLosesTail,
+            Fault::ReordersChunks,
+        ];
+        if own_ways.into_iter().any(|fault| self.context.has(fault)) {
+            return Ok(false);
+        }
+        self.inner.try_write(chunks)
+    }
+
     fn finish(&mut self) -> Result<(), StreamError> {
         self.inner.finish()
     }

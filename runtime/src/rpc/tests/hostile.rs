@@ -153,6 +153,45 @@ async fn a_stream_without_a_hello_is_reset() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bad_frame_resets_the_stream_also_if_it_comes_with_the_hello() {
+    let (attacker, service, _endpoint) = target(RpcConfig::default()).await;
+    let mut raw = Raw::open(&attacker, &service).await;
+    let hello = Head::Hello {
+        lowest: 1,
+        highest: 1,
+        max_frame: 1024,
+    };
+    let body = encode_hello("Counter", "counter");
+    let mut both = BytesMut::new();
+    hello.encode(u32::try_from(body.len()).unwrap(), &mut both);
+    both.extend_from_slice(&body);
+    both.extend_from_slice(&[0; 4]);
+    raw.send_bytes(both.freeze()).await;
+    // The welcome may come before it.
+    let code = match raw.frame().await {
+        Ok(_) => raw.reset_code().await,
+        Err(StreamError::Reset { code }) => code,
+        Err(other) => panic!("{other}"),
+    };
+    assert_eq!(code, ErrorCode::STREAM_PROTOCOL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_small_requests_than_go_at_once_are_all_answered_in_order() {
+    let (attacker, service, _endpoint) = target(RpcConfig::default()).await;
+    let mut raw = Raw::greeted(&attacker, &service, 1 << 20).await;
+    let mut all = BytesMut::new();
+    for call in 0..1000 {
+        request(call, "add").encode(1, &mut all);
+        all.extend_from_slice(&[1]);
+    }
+    raw.send_bytes(all.freeze()).await;
+    for call in 0..1000 {
+        assert_eq!(raw.frame().await.unwrap().head, Head::Answer { call });
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_frame_over_the_limit_resets_the_stream_before_its_body_comes() {
     let (attacker, service, endpoint) = target(RpcConfig::default()).await;
     let mut raw = Raw::greeted(&attacker, &service, 1 << 20).await;

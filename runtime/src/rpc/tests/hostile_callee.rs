@@ -163,6 +163,42 @@ async fn a_frame_that_no_callee_may_send_ends_the_gateway_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_frame_that_no_callee_may_send_ends_the_gateway_also_if_it_comes_with_the_welcome() {
+    let network = MemNetwork::new();
+    let caller = node(&network, "caller", None).await;
+    let hostile = node(&network, "hostile", None).await;
+    hostile.register(StreamKind::RPC, Arc::new(WelcomesTwice));
+    let service = on(&caller, RpcConfig::default());
+    let address = RpcAddress::remote(None, &hostile.advertised(), "counter").unwrap();
+    let client: CounterClient = service.connect(&address, None).await.unwrap();
+    let end = tokio::time::timeout(Duration::from_secs(1), client.wait_closed());
+    let error = end.await.unwrap();
+    assert!(matches!(error, RpcError::Decode { .. }), "{error}");
+}
+
+/// Says welcome twice, in one write, and nothing more.
+#[derive(Debug)]
+struct WelcomesTwice;
+
+impl StreamHandler for WelcomesTwice {
+    fn handle(&self, mut stream: PeerStream) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let head = Head::Welcome {
+                version: 1,
+                max_frame: 1 << 20,
+            };
+            let mut both = BytesMut::new();
+            for _ in 0..2 {
+                head.encode(7, &mut both);
+                both.extend_from_slice(b"counter");
+            }
+            stream.send.write(&mut [both.freeze()]).await.unwrap();
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_over_the_callers_limit_ends_the_gateway_before_it_is_held() {
     let callers = Callers::of(|call| {
         let size = RpcConfig::default().max_frame_size as usize + 1;

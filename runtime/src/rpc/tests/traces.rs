@@ -186,7 +186,6 @@ async fn calls_within_a_service_are_traced_too() {
         .instrument(info_span!("work"))
         .await;
     let spans = recorded.spans();
-    // The span of a call begins where the call is made, here outside `work`'s first poll.
     assert_eq!(
         path(&spans, "now"),
         ["now", "rpc.serve", "rpc.call", "work"]

@@ -35,9 +35,7 @@ impl Mux {
             let Some((key, ticket)) = self.schedule.pop() else {
                 break;
             };
-            let room = room.saturating_sub(self.transmit_window(key, batch));
-            let frame = room.min(self.config.frame_bytes).max(HEADER_BYTES + 1);
-            self.transmit_data(key, ticket, frame - HEADER_BYTES, batch);
+            self.transmit_data(key, ticket, room, batch);
         }
         batch.seal();
     }
@@ -100,7 +98,7 @@ impl Mux {
         control.wire_bytes()
     }
 
-    fn transmit_data(&mut self, key: Key, ticket: u64, max: usize, batch: &mut Batch) {
+    fn transmit_data(&mut self, key: Key, ticket: u64, room: usize, batch: &mut Batch) {
         let Some(stream) = self.stream(key) else {
             return;
         };
@@ -111,6 +109,11 @@ impl Mux {
         if !stream.send.has_output() {
             return;
         }
+        let room = room.saturating_sub(self.transmit_window(key, batch));
+        let frame = room.min(self.config.frame_bytes).max(HEADER_BYTES + 1);
+        let Some(stream) = self.stream(key) else {
+            return;
+        };
         let (id, is_new) = match stream.id {
             Some(id) => (id, false),
             None => (self.next_id(), true),
@@ -119,7 +122,7 @@ impl Mux {
         let Some(stream) = self.stream(key) else {
             return;
         };
-        let (length, fin) = stream.send.next_frame(max);
+        let (length, fin) = stream.send.next_frame(frame - HEADER_BYTES);
         let header = Header {
             kind: if fin { Kind::DataFin } else { Kind::Data },
             length: u32::try_from(length).expect("a frame is shorter than 16 MiB"),
