@@ -188,7 +188,7 @@ async fn transfer(
         () = session.service.tasks().cancelled() => ErrorCode::SHUTTING_DOWN,
     };
     lock(&requests).close();
-    session.cancel_calls();
+    session.end_calls(code == ErrorCode::SHUTTING_DOWN);
     session.outbox.close();
     let gone = matches!(code, ErrorCode::NO_ERROR | ErrorCode::SHUTTING_DOWN);
     if gone && timeout(FLUSH, write).await == Ok(ErrorCode::NO_ERROR) {
@@ -220,7 +220,7 @@ struct EndOnDrop<'a>(&'a Session);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.cancel_calls();
+        self.0.end_calls(false);
         drop(self.0.outbox.reclaim(None));
     }
 }
@@ -370,9 +370,21 @@ impl Session {
             .map_or_else(|| format!("method {id:#010x}"), ToString::to_string)
     }
 
-    fn cancel_calls(&self) {
+    /// Gives the calls up. The callers of a service that closes are told what they would else guess from the end of the
+    /// stream: their endpoints have ended, and who drops the last answers may come later than this.
+    fn end_calls(&self, tell: bool) {
         let calls = std::mem::take(&mut *lock(&self.calls));
-        for cancelled in calls.cancelled.into_values() {
+        let mut calls: Vec<_> = calls.cancelled.into_iter().collect();
+        calls.sort_unstable_by_key(|(call, _)| *call);
+        for (call, cancelled) in calls {
+            if tell {
+                let error = RpcError::RecipientUnreachable {
+                    address: self.address.clone(),
+                    reason: format!("the rpc service of node {} is stopped", self.service.id()),
+                };
+                // A peer that has not read so many answers loses these.
+                let _ = self.outbox.push(Head::Error { call }, encode_error(error));
+            }
             cancelled.cancel();
         }
     }
