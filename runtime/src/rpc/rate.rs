@@ -10,12 +10,14 @@ use std::{
 /// part of a second that has passed.
 ///
 /// It remembers one moment for each peer and method; when there are [`MAX_CALLERS`], those that did not call within the
-/// last second are forgotten.
+/// last second are forgotten, which is looked for ten times a second at most.
 #[derive(Debug, Default)]
 pub(super) struct RateLimiter {
     /// By method and peer: when a caller that used up what it had would have its whole second again.
     callers: BTreeMap<u32, BTreeMap<Box<str>, Instant>>,
     count: usize,
+    /// When idle ones were looked for last: with too many callers each unknown one would cost a search.
+    searched: Option<Instant>,
 }
 
 impl RateLimiter {
@@ -40,7 +42,11 @@ impl RateLimiter {
             return true;
         }
         if self.count >= MAX_CALLERS {
-            self.forget_idle(now);
+            let is_due = |last: Instant| now.saturating_duration_since(last) >= SEARCH_INTERVAL;
+            if self.searched.is_none_or(is_due) {
+                self.searched = Some(now);
+                self.forget_idle(now);
+            }
             if self.count >= MAX_CALLERS {
                 return false;
             }
@@ -61,6 +67,7 @@ impl RateLimiter {
     }
 }
 
+const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 /// Several methods of each node of the largest cluster. Peers with certificates cannot choose their names; of others, who
 /// can, as many as this are heard in a second.
