@@ -89,7 +89,8 @@
 //!
 //! With a [`Tracer`](RpcServiceBuilder::tracer) each call has a span `rpc.call` at its caller, in the span that made the
 //! call, and a span `rpc.serve` around the endpoint's code and its answer's future, which goes on the caller's also on
-//! another node. A told message has only the second one.
+//! another node. A told message has only the second one. Futures of [`Context::spawn`] belong to neither: what watches a
+//! connection would keep the span of the call that began it open for hours.
 //!
 //! The `metrics` facade gets, per gateway and method, the histograms `thalweg_rpc_client_seconds` (from a call's first poll
 //! to its result, local calls too; calls that their callers drop are left out) and `thalweg_rpc_server_seconds` (from a
